@@ -1,0 +1,59 @@
+"""Entry point: finds the command's module, parses, runs, and turns user errors into one line and exit code 2."""
+
+import argparse
+import importlib
+import logging
+import sys
+
+from polarvrp import __version__
+from polarvrp.errors import PolarvrpError
+
+COMMANDS = {
+    "generate": "write a test or validation set",
+    "reference": "solve a set with PyVRP or OR-Tools",
+    "train": "train one run, or go on with it",
+    "evaluate": "solve a set with a trained policy",
+    "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
+    "check": "verify stored solutions exactly",
+    "describe": "parts and parameter count of a network as JSON",
+    "tables": "build tables from the results that exist",
+    "figures": "draw figures from the tables that exist",
+    "sync-wandb": "upload training histories to W&B",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command.
+
+    Args:
+        arguments: The words after ``polarvrp``.
+
+    Returns:
+        Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
+    parser = argparse.ArgumentParser(
+        prog="polarvrp", description="Neural solvers for 48 routing variants."
+    )
+    parser.add_argument("--version", action="version", version=f"polarvrp {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    chosen = next((word for word in arguments if word in COMMANDS), None)
+    modules = {}
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name, help=summary, description=summary.capitalize() + "."
+        )
+        if name == chosen:
+            modules[name] = importlib.import_module(f"polarvrp.cli.{name.replace('-', '_')}")
+            modules[name].add_arguments(subparser)
+    options = parser.parse_args(arguments)
+    try:
+        return int(modules[options.command].execute(options))
+    except PolarvrpError as error:
+        print(f"polarvrp {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def run() -> None:
+    """Console script."""
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Rollout without gradients and parallel scoring with gradients."""

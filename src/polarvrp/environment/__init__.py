@@ -1,0 +1,1 @@
+"""The constructive process: state, mask and transition as batched tensor operations."""

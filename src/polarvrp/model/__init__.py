@@ -1,0 +1,1 @@
+"""Networks: parts, the registry that composes backbones and encoders from them, saving and loading."""

@@ -1,0 +1,1 @@
+"""Variants, instances, generators, exact checking of tours, symmetries, files."""

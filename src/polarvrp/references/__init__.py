@@ -1,0 +1,1 @@
+"""Reference solutions: PyVRP, OR-Tools, and those published with the test sets."""

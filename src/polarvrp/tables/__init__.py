@@ -1,0 +1,1 @@
+"""Long tables from finished results, their renderings and figures."""
