@@ -11,9 +11,7 @@ Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 30.0
 
 
-def progress(
-    items: Iterable[Item], total: int, description: str, unit: str, done: int = 0
-) -> Iterator[Item]:
+def progress(items: Iterable[Item], total: int, description: str, unit: str, done: int = 0) -> Iterator[Item]:
     """Yield ``items`` while showing how many of ``total`` are done and when the rest should be.
 
     Args:
@@ -26,9 +24,7 @@ def progress(
     if sys.stderr.isatty():
         from tqdm import tqdm
 
-        yield from tqdm(
-            items, total=total, initial=done, desc=description, unit=f" {unit}", leave=False
-        )
+        yield from tqdm(items, total=total, initial=done, desc=description, unit=f" {unit}", leave=False)
         return
     logger = logging.getLogger(__name__)
     start_s = last_s = time.monotonic()

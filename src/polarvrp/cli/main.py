@@ -32,17 +32,13 @@ def main(arguments: list[str]) -> int:
         Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable.
     """
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
-    parser = argparse.ArgumentParser(
-        prog="polarvrp", description="Neural solvers for 48 routing variants."
-    )
+    parser = argparse.ArgumentParser(prog="polarvrp", description="Neural solvers for 48 routing variants.")
     parser.add_argument("--version", action="version", version=f"polarvrp {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = next((word for word in arguments if word in COMMANDS), None)
     modules = {}
     for name, summary in COMMANDS.items():
-        subparser = subparsers.add_parser(
-            name, help=summary, description=summary.capitalize() + "."
-        )
+        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
         if name == chosen:
             modules[name] = importlib.import_module(f"polarvrp.cli.{name.replace('-', '_')}")
             modules[name].add_arguments(subparser)

@@ -34,9 +34,7 @@ class Variant:
     @property
     def name(self) -> str:
         attributes = (
-            ("", "B", "MB")[self.backhaul]
-            + ("L" if self.distance_limit else "")
-            + ("TW" if self.time_windows else "")
+            ("", "B", "MB")[self.backhaul] + ("L" if self.distance_limit else "") + ("TW" if self.time_windows else "")
         )
         prefix = ("MD" if self.multi_depot else "") + ("O" if self.open_route else "")
         return f"{prefix}VRP{attributes}" if prefix or attributes else "CVRP"
@@ -70,10 +68,7 @@ def _by_name() -> dict[str, Variant]:
         for distance_limit in (False, True)
         for open_route in (False, True)
     ]
-    several = [
-        Variant(v.open_route, v.time_windows, v.distance_limit, v.backhaul, multi_depot=True)
-        for v in single
-    ]
+    several = [Variant(v.open_route, v.time_windows, v.distance_limit, v.backhaul, multi_depot=True) for v in single]
     return {variant.name: variant for variant in single + several}
 
 
@@ -94,9 +89,7 @@ def parse_variant(name: str) -> Variant:
     upper = name.upper()
     variant = VARIANTS.get("MDVRP" if upper == "MDCVRP" else upper)
     if variant is None:
-        raise ConfigError(
-            f"unknown variant {name!r}; a name is [MD][O]VRP[B or MB][L][TW] or CVRP, e.g. OVRPBLTW"
-        )
+        raise ConfigError(f"unknown variant {name!r}; a name is [MD][O]VRP[B or MB][L][TW] or CVRP, e.g. OVRPBLTW")
     return variant
 
 
