@@ -1,4 +1,4 @@
-"""The 48 variants: two values each of several depots, open routes, distance limits and time windows, three of backhauls.
+"""The 48 variants: with or without several depots, open routes, limits and windows, and three kinds of backhauls.
 
 Names follow the paper: MD, O, VRP, then B or MB, L, TW (``OVRPBLTW``, ``MDVRPMBTW``); without any attribute CVRP.
 """

@@ -1,0 +1,138 @@
+"""Test and validation sets, equal bit for bit to the published ones.
+
+NumPy's legacy generator (MT19937) is seeded once a set and every attribute of all instances is drawn in one pass, so
+the number of instances drawn belongs to the seed: a set is drawn whole and then cut. Order of the draws, order of the
+floating-point operations and the place of the cast to float32 are all part of the definition.
+
+Shape legend: S instances drawn, K depots, n customers.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarvrp.errors import ConfigError
+from polarvrp.problem.variants import Variant, capacity_for
+
+GENERATOR_VERSION = 1
+"""Recorded in every set; raised whenever the same arguments would give other arrays."""
+
+TEST_SEED = 1234
+VALIDATION_SEED = 4321
+PUBLISHED_INSTANCES = 1000
+PUBLISHED_VALIDATION_MULTI_DEPOT = 128
+
+DEPOT_CLOSING = 4.6
+SERVICE_BOUNDS = (0.15, 0.18)
+WINDOW_LENGTH_BOUNDS = (0.18, 0.2)
+BACKHAUL_FRACTION = 0.2
+LONGEST_LIMIT = 2.8
+LIMIT_MARGIN = 1e-6
+DEMAND_BOUNDS = (1, 10)
+"""Integer demands lie in the half-open interval."""
+
+Floats = NDArray[np.float64]
+
+
+def generate_arrays(variant: Variant, num_customers: int, num_instances: int, seed: int) -> dict[str, NDArray[Any]]:
+    """Instances of one variant in the published layout.
+
+    Args:
+        variant: Which constraints hold.
+        num_customers: n, at least 1.
+        num_instances: How many instances are kept, at least 1.
+        seed: ``TEST_SEED`` and ``VALIDATION_SEED`` give the published sets or their first rows.
+
+    Returns:
+        Arrays by name; those of absent attributes are left out. ``locs`` ``[S, K+n, 2]``, ``demand_linehaul`` and
+        ``demand_backhaul`` ``[S, n]`` (customers only), ``time_windows`` ``[S, K+n, 2]`` and ``service_time``
+        ``[S, K+n]`` (depots included), ``vehicle_capacity``, ``speed``, ``backhaul_class`` and ``distance_limit``
+        ``[S, 1]``, all float32; ``num_depots`` int32 and ``open_route`` bool ``[S, 1]``.
+
+    Raises:
+        ConfigError: If a number is out of bounds.
+    """
+    if num_customers < 1 or num_instances < 1:
+        raise ConfigError(
+            "a set needs at least one customer and one instance, "
+            f"got {num_customers} customers, {num_instances} instances"
+        )
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"seed must be in [0, 2^32) for NumPy's legacy generator, got {seed}")
+    drawn = max(num_instances, _published_instances(variant, seed))
+    arrays = _draw(variant, num_customers, drawn, np.random.RandomState(seed))
+    return {name: np.ascontiguousarray(array[:num_instances]) for name, array in arrays.items()}
+
+
+def _published_instances(variant: Variant, seed: int) -> int:
+    """Size of the published set that ``seed`` draws; 0 if there is none."""
+    if seed == VALIDATION_SEED:
+        return PUBLISHED_VALIDATION_MULTI_DEPOT if variant.multi_depot else PUBLISHED_INSTANCES
+    return PUBLISHED_INSTANCES if seed == TEST_SEED else 0
+
+
+def _draw(variant: Variant, num_customers: int, drawn: int, rng: np.random.RandomState) -> dict[str, NDArray[Any]]:
+    num_depots = variant.num_depots
+    locs = rng.uniform(0.0, 1.0, (drawn, num_depots + num_customers, 2))
+    linehaul, backhaul = _draw_demands(variant, num_customers, drawn, rng)
+    floats: dict[str, NDArray[Any]] = {
+        "locs": locs,
+        "demand_linehaul": linehaul,
+        "vehicle_capacity": np.ones((drawn, 1)),
+        "speed": np.ones((drawn, 1)),
+    }
+    others: dict[str, NDArray[Any]] = {"num_depots": np.full((drawn, 1), num_depots, dtype=np.int32)}
+    if backhaul is not None:
+        floats["demand_backhaul"] = backhaul
+        floats["backhaul_class"] = np.full((drawn, 1), float(variant.backhaul))
+    if variant.open_route:
+        others["open_route"] = np.ones((drawn, 1), dtype=np.bool_)
+    if variant.time_windows:
+        floats["time_windows"], floats["service_time"] = _draw_windows(locs, num_depots, rng)
+    if variant.distance_limit:
+        floats["distance_limit"] = _draw_limits(locs, rng)
+    return {name: array.astype(np.float32) for name, array in floats.items()} | others
+
+
+def _draw_demands(
+    variant: Variant, num_customers: int, drawn: int, rng: np.random.RandomState
+) -> tuple[NDArray[Any], Floats | None]:
+    """Deliveries and, with backhauls, pickups of the customers, ``[S, n]`` each."""
+    capacity = np.float32(capacity_for(num_customers))
+    linehaul = rng.randint(*DEMAND_BOUNDS, (drawn, num_customers)).astype(np.float32) / capacity
+    if not variant.backhaul:
+        return linehaul, None
+    is_backhaul = rng.rand(drawn, num_customers) < BACKHAUL_FRACTION
+    backhaul = np.zeros((drawn, num_customers))
+    backhaul[is_backhaul] = rng.randint(*DEMAND_BOUNDS, int(is_backhaul.sum())).astype(np.float32) / capacity
+    return np.where(is_backhaul, np.float32(0.0), linehaul), backhaul
+
+
+def _draw_windows(locs: Floats, num_depots: int, rng: np.random.RandomState) -> tuple[Floats, Floats]:
+    """Windows ``[S, K+n, 2]`` and service times ``[S, K+n]``, such that depot 0 can serve every customer alone.
+
+    With several depots the distance to depot 0 still decides.
+    """
+    drawn, num_customers = locs.shape[0], locs.shape[1] - num_depots
+    low, high = SERVICE_BOUNDS
+    service = low + (high - low) * rng.rand(drawn, num_customers)
+    low, high = WINDOW_LENGTH_BOUNDS
+    length = low + (high - low) * rng.rand(drawn, num_customers)
+    distance = np.linalg.norm(locs[:, :1] - locs[:, num_depots:], axis=-1)
+    latest_factor = (DEPOT_CLOSING - service - length) / distance - 1.0
+    earliest = (1.0 + (latest_factor - 1.0) * rng.rand(drawn, num_customers)) * distance
+    windows = np.zeros((drawn, num_depots + num_customers, 2))
+    windows[:, :num_depots, 1] = DEPOT_CLOSING
+    windows[:, num_depots:, 0] = earliest
+    windows[:, num_depots:, 1] = earliest + length
+    return windows, np.concatenate((np.zeros((drawn, num_depots)), service), axis=1)
+
+
+def _draw_limits(locs: Floats, rng: np.random.RandomState) -> Floats:
+    """Limits ``[S, 1]`` above the round trip from depot 0 to any other node, further depots included."""
+    farthest = np.linalg.norm(locs[:, 1:] - locs[:, :1], axis=-1).max(axis=1)
+    low = 2.0 * farthest + LIMIT_MARGIN
+    high = np.maximum(LONGEST_LIMIT, low + LIMIT_MARGIN)
+    limits: Floats = rng.uniform(low, high, (locs.shape[0],))[:, None]
+    return limits
