@@ -1,0 +1,66 @@
+"""The gap is a mean of per-instance gaps, and nothing missing is ever filled in."""
+
+import numpy as np
+import pytest
+
+from polarvrp.errors import DataError
+from polarvrp.evaluation.gaps import instance_gaps_percent, summarise_gaps
+
+COSTS = [11.0, 22.0, 44.0]
+REFERENCES = [10.0, 20.0, 50.0]
+
+
+def test_mean_of_gaps_differs_from_gap_of_means():
+    """(10 + 10 - 12) / 3 percent, against 77 over 80."""
+    summary = summarise_gaps(COSTS, REFERENCES)
+    assert summary.gap_percent == pytest.approx(8 / 3)
+    assert summary.gap_of_means_percent == pytest.approx(-3.75)
+    assert summary.objective == pytest.approx(77 / 3)
+    assert (summary.instances, summary.left_out) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("costs", "references"),
+    [
+        (COSTS, [10.0, 20.0, None]),  # nobody solved the third one for reference
+        ([11.0, 22.0, None], REFERENCES),  # the method found nothing for the third one
+        ([11.0, 22.0, np.nan], [10.0, 20.0, np.nan]),  # neither did
+    ],
+)
+def test_missing_values_are_left_out_of_every_number_and_counted(costs, references):
+    summary = summarise_gaps(costs, references)
+    assert summary.gap_percent == pytest.approx(10.0)
+    assert summary.gap_of_means_percent == pytest.approx(10.0)
+    assert summary.objective == pytest.approx(16.5)
+    assert (summary.instances, summary.left_out) == (2, 1)
+
+
+@pytest.mark.parametrize("references", [[None, None, None], [np.nan] * 3])
+def test_without_any_reference_there_is_no_number(references):
+    summary = summarise_gaps(COSTS, references)
+    assert (summary.objective, summary.gap_percent, summary.gap_of_means_percent) == (None, None, None)
+    assert (summary.instances, summary.left_out) == (0, 3)
+
+
+def test_reference_has_no_gap_to_itself():
+    assert instance_gaps_percent(REFERENCES, REFERENCES).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_gap_does_not_depend_on_the_unit():
+    scaled = summarise_gaps(np.array(COSTS) * 1000, np.array(REFERENCES) * 1000)
+    assert scaled.gap_percent == pytest.approx(summarise_gaps(COSTS, REFERENCES).gap_percent)
+
+
+@pytest.mark.parametrize(
+    ("costs", "references", "message"),
+    [
+        ([1.0], [1.0, 2.0], "equally long"),  # one reference too many
+        ([[1.0]], [[1.0]], "equally long"),  # a matrix
+        ([1.0], [0.0], "positive"),  # a filler that would divide by zero
+        ([1.0], [-4.0], "positive, got -4.0 for instance 0"),  # a reward taken for a cost
+        ([1.0], [np.inf], "positive"),  # "nothing found" written as infinity
+    ],
+)
+def test_unusable_input_is_refused(costs, references, message):
+    with pytest.raises(DataError, match=message):
+        summarise_gaps(costs, references)
