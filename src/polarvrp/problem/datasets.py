@@ -1,0 +1,272 @@
+"""Sets of instances on disk: ``.npz`` files in the published layout, checked when they are read.
+
+The layout is that of the published test sets, so files are interchangeable with RouteFinder's: customers only in the
+demands, depots included in windows and service times, absent attributes left out. How a set was drawn is kept as JSON
+in the comment of the zip archive, where readers that know nothing of it never meet it.
+
+Shape legend: S instances, K depots, n customers.
+"""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarvrp.errors import DataError
+from polarvrp.files import atomic_path
+from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.variants import Variant, capacity_for
+
+REQUIRED = ("locs", "demand_linehaul", "vehicle_capacity")
+OPTIONAL = (
+    "demand_backhaul",
+    "backhaul_class",
+    "open_route",
+    "time_windows",
+    "service_time",
+    "distance_limit",
+    "speed",
+    "num_depots",
+)
+
+WHOLE_DEMAND_TOLERANCE = 1e-3
+"""How far a float32 demand times the capacity may be from a whole number."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def write_arrays(path: str | Path, arrays: Arrays, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a set atomically; the same arrays and metadata give the same bytes.
+
+    Args:
+        path: Ends in ``.npz``.
+        arrays: The published layout, e.g. from ``generate_arrays``.
+        metadata: How the set was made, kept as JSON.
+    """
+    with atomic_path(path) as temporary:
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        if metadata is not None:
+            with zipfile.ZipFile(temporary, "a") as archive:
+                archive.comment = json.dumps(dict(metadata), sort_keys=True).encode()
+
+
+def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """Arrays of a set by name, as stored.
+
+    Raises:
+        DataError: If the file is missing, no ``.npz`` archive, truncated or corrupt, or holds pickled objects.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: damaged or of another layout ({error}); generate or download it again") from error
+
+
+def read_metadata(path: str | Path) -> dict[str, Any] | None:
+    """How the set was made, or None where the file does not say.
+
+    Raises:
+        DataError: If the file is missing or no ``.npz`` archive.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            comment = archive.comment
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again") from error
+    try:
+        metadata = json.loads(comment)
+    except ValueError:
+        return None
+    return metadata if isinstance(metadata, dict) else None
+
+
+def read_instances(path: str | Path, first: int | None = None) -> Instances[NodeArrays]:
+    """Instances of a set.
+
+    Args:
+        path: A file in the published layout.
+        first: Use only so many, from the start of the file.
+
+    Raises:
+        DataError: If the file cannot be read, is inconsistent, or holds fewer than ``first`` instances.
+    """
+    arrays = read_arrays(path)
+    try:
+        instances = instances_from_arrays(arrays)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    if first is None:
+        return instances
+    if not 1 <= first <= len(instances):
+        raise DataError(f"{path}: holds {len(instances)} instances, the first {first} were asked for")
+    return instances[:first]
+
+
+def instances_from_arrays(arrays: Arrays) -> Instances[NodeArrays]:
+    """Published layout to the container: demands padded with the depots, scalars flattened, defaults filled in.
+
+    Constraint flags come from the arrays present: one that is left out is an absent attribute. In files that carry
+    every array, open routes that are False and windows or limits that are infinite count as absent too. Mixed
+    backhauls set both B and MB.
+
+    Args:
+        arrays: See ``generate_arrays``; without ``num_depots`` there is one depot.
+
+    Returns:
+        Instances, floats in float32; the capacity is that of the generator for n customers.
+
+    Raises:
+        DataError: If an array is missing, unknown, of the wrong shape, not finite or out of bounds, or demands are no
+            whole multiples of one over the capacity.
+    """
+    _require_names(arrays)
+    _require_scalars(arrays)
+    batch, num_depots, customers = _require_shapes(arrays)
+    nodes = num_depots + customers
+
+    def floats(name: str, shape: tuple[int, ...], default: float) -> NDArray[np.float32]:
+        if name not in arrays:
+            return np.full(shape, default, dtype=np.float32)
+        with np.errstate(over="ignore"):  # too large becomes infinite, which is refused below
+            return np.ascontiguousarray(arrays[name], dtype=np.float32).reshape(shape)
+
+    windows = floats("time_windows", (batch, nodes, 2), np.inf)
+    if "time_windows" not in arrays:
+        windows[..., 0] = 0.0
+    limit = floats("distance_limit", (batch,), np.inf)
+    open_route = floats("open_route", (batch,), 0.0).astype(np.bool_)
+    backhaul_class = floats("backhaul_class", (batch,), 1.0).astype(np.int64)
+    depots = np.zeros((batch, num_depots), dtype=np.float32)
+    has_backhauls = np.full(batch, "demand_backhaul" in arrays)
+    flags = (
+        open_route,
+        np.isfinite(windows[..., 1]).any(axis=1),
+        np.isfinite(limit),
+        has_backhauls,
+        has_backhauls & (backhaul_class == 2),
+        np.full(batch, num_depots > 1),
+    )
+    instances = Instances(
+        locs=floats("locs", (batch, nodes, 2), 0.0),
+        demand_linehaul=np.concatenate((depots, floats("demand_linehaul", (batch, customers), 0.0)), axis=1),
+        demand_backhaul=np.concatenate((depots, floats("demand_backhaul", (batch, customers), 0.0)), axis=1),
+        time_windows=windows,
+        service_time=floats("service_time", (batch, nodes), 0.0),
+        distance_limit=limit,
+        open_route=open_route,
+        backhaul_class=backhaul_class,
+        flags=np.stack(flags, axis=1),
+        num_depots=num_depots,
+        capacity=capacity_for(customers),
+    )
+    _require_values(instances)
+    return instances
+
+
+def variant_of(instances: Instances[Any] | Arrays) -> Variant:
+    """The variant that all instances share.
+
+    Raises:
+        DataError: If there are no instances, or they mix variants.
+    """
+    if not isinstance(instances, Instances):
+        instances = instances_from_arrays(instances)
+    rows = {tuple(row) for row in instances.flags.tolist()}
+    if len(rows) != 1:
+        raise DataError(f"instances of one variant are needed, got {len(rows)} kinds; split the file by variant")
+    open_route, time_windows, distance_limit, backhaul, mixed, multi_depot = rows.pop()
+    return Variant(open_route, time_windows, distance_limit, 2 if mixed else int(backhaul), multi_depot)
+
+
+def _require_names(arrays: Arrays) -> None:
+    for name in REQUIRED:
+        if name not in arrays:
+            raise DataError(f"array {name!r} is missing; a set needs at least {', '.join(REQUIRED)}")
+    for name, array in arrays.items():
+        if name not in REQUIRED + OPTIONAL:
+            raise DataError(f"unknown array {name!r}; known are {', '.join(REQUIRED + OPTIONAL)}")
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{name} must hold numbers, got {array.dtype}")
+
+
+def _require_shapes(arrays: Arrays) -> tuple[int, int, int]:
+    """Numbers of instances, depots and customers, once every array has the shape that they imply."""
+    locs, linehaul = arrays["locs"], arrays["demand_linehaul"]
+    if locs.ndim != 3 or locs.shape[2] != 2 or 0 in locs.shape:
+        raise DataError(f"locs must be [instances, nodes, 2], got {list(locs.shape)}")
+    batch, nodes = int(locs.shape[0]), int(locs.shape[1])
+    num_depots = 1
+    if "num_depots" in arrays:
+        counts = set(np.ravel(arrays["num_depots"]).tolist())
+        if len(counts) != 1 or counts.isdisjoint(range(1, nodes)):
+            raise DataError(f"num_depots must be one whole number in [1, {nodes}), got {sorted(counts)}")
+        num_depots = int(counts.pop())
+    customers = nodes - num_depots
+    if linehaul.shape != (batch, customers) or customers < 1:
+        raise DataError(
+            f"demand_linehaul must be [{batch}, {customers}] to match locs and {num_depots} depot(s), "
+            f"got {list(linehaul.shape)}; demands hold customers only"
+        )
+    per_node = {"demand_backhaul": (customers,), "time_windows": (nodes, 2), "service_time": (nodes,)}
+    for name, array in arrays.items():
+        if name in ("locs", "demand_linehaul"):
+            continue
+        wanted = (batch, *per_node.get(name, (1,)))
+        if array.shape != wanted and not (name not in per_node and array.shape == (batch,)):
+            raise DataError(f"{name} must be {list(wanted)} to match locs, got {list(array.shape)}")
+    return batch, num_depots, customers
+
+
+def _require_scalars(arrays: Arrays) -> None:
+    """Values of the arrays that hold one choice an instance."""
+    choices: dict[str, tuple[int, ...]] = {
+        "vehicle_capacity": (1,),
+        "speed": (1,),
+        "backhaul_class": (1, 2),
+        "open_route": (0, 1),
+    }
+    for name, allowed in choices.items():
+        if name in arrays and not np.isin(arrays[name], allowed).all():
+            wrong = np.ravel(arrays[name])[~np.isin(np.ravel(arrays[name]), allowed)][0]
+            advice = "; scale demands and coordinates" if name in ("vehicle_capacity", "speed") else ""
+            raise DataError(f"{name} must be {' or '.join(map(str, allowed))}, got {wrong}{advice}")
+
+
+def _require_values(instances: Instances[NodeArrays]) -> None:
+    """Values of the arrays that hold numbers; each rule is a mask ``[S, N]`` or ``[S, 1]``."""
+    linehaul, backhaul, service = instances.demand_linehaul, instances.demand_backhaul, instances.service_time
+    earliest, latest = instances.time_windows[..., 0], instances.time_windows[..., 1]
+    is_depot = np.arange(instances.num_nodes) < instances.num_depots
+    units = (linehaul + backhaul) * np.float32(instances.capacity)
+    multiples = f"multiples of 1/{instances.capacity}, the capacity for {instances.num_customers} customers"
+    rules = (
+        ("locs must be finite", np.isfinite(instances.locs).all(axis=2)),
+        ("demands must be finite and at least 0", (linehaul >= 0) & (backhaul >= 0) & np.isfinite(units)),
+        ("a customer has either a linehaul or a backhaul demand", ((linehaul > 0) ^ (backhaul > 0)) | is_depot),
+        (f"demands must be {multiples}", np.abs(units - np.rint(units)) <= WHOLE_DEMAND_TOLERANCE),
+        ("service_time must be finite and at least 0", (service >= 0) & np.isfinite(service)),
+        ("windows must be [earliest, latest], 0 <= earliest <= latest", (earliest >= 0) & (earliest <= latest)),
+        ("earliest service must be finite", np.isfinite(earliest)),
+        ("depots must open at 0", (earliest == 0) | ~is_depot),
+        ("distance_limit must be above 0", instances.distance_limit[:, None] > 0),
+    )
+    for text, holds in rules:
+        if not holds.all():
+            index, node = (int(i) for i in np.argwhere(~holds)[0])
+            where = f"instance {index}" + (f", node {node}" if holds.shape[1] == instances.num_nodes else "")
+            raise DataError(f"{text}; broken at {where}")
