@@ -1,20 +1,12 @@
-"""Configuration as frozen dataclasses: checked once at construction, without heavy imports.
-
-A mapping (a YAML file, a JSON spec) becomes a dataclass by ``from_mapping``; unknown keys, wrong types and
-contradictory values raise ``ConfigError`` with the dotted name of the key. ``workflow/schemas/config.schema.yaml`` says
-the same to Snakemake; a test keeps both equal.
-"""
+"""Configuration as frozen dataclasses, checked once at construction; imports nothing heavy."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import types
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from polarvrp.errors import ConfigError
+from polarvrp.sections import Section, above_zero, at_least, one_of
 
 ENCODERS = ("shared", "deep", "ple")
 PARADIGMS = ("rl", "po", "polar")
@@ -33,68 +25,82 @@ BACKBONES: dict[str, tuple[str, ...]] = {
 }
 """Every backbone with the encoders that it exists with."""
 
-
-class _Section:
-    """What all sections share: construction from a mapping."""
-
-    __slots__ = ()
-
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], where: str = "") -> Self:
-        """Section with the values of ``mapping``; absent keys take their defaults.
-
-        Args:
-            mapping: Keys are the dataclass's fields.
-            where: Dotted name of the section, for messages.
-
-        Raises:
-            ConfigError: If a key is unknown or missing, or a value has the wrong type or contradicts another.
-        """
-        section: Self = _build(cls, mapping, where)
-        return section
+MODEL_CHOICES: dict[str, tuple[str, ...]] = {
+    "rope": ("proper", "as_released", "off"),
+    "head": ("plain", "gated", "reld"),
+    "glimpse_mask": ("hard", "plus_one", "none"),
+    "ple_form": ("pre", "post"),
+    "adapters": ("none", "single", "mixture"),
+}
 
 
-# --- one network -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ModelConfig(Section):
+    """One network: a backbone, an encoder, and where it departs from what the backbone's authors published.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(_Section):
-    """Which network: a backbone with an encoder.
+    ``None`` always means: as published. A backbone refuses the options that it has no use for.
 
     Attributes:
-        backbone: A key of ``BACKBONES``.
-        encoder: One of the encoders that the backbone exists with.
-        task_experts: Task experts of a PLE layer, kappa.
+        backbone: Registered name, or ``package.module:attribute`` of a user's own backbone.
+        encoder: ``shared``, ``deep`` or ``ple``.
+        task_experts: Task experts in each PLE layer.
+        num_customers: Size trained for; the authors of CaDA use another network beyond 50 customers.
+        film: Whether customers' embeddings are scaled and shifted by the constraint flags.
+        prompt: Whether constraint flags enter the encoder as prompt tokens.
+        rope: Rotary position embedding of the coordinates; ``as_released`` repeats the pairing of the released code,
+            which is no rotation.
+        head: What follows the decoder's glimpse.
+        glimpse_mask: How the glimpse treats infeasible nodes: excluded, or as in released codes with 1 added to the
+            scores of feasible ones, or not at all.
+        ple_form: Norms outside the experts (``pre``, the paper's form) or only inside (``post``).
+        adapters: LoRA adapters around every map of MoSES: none in its first stage, one gated adapter in its second,
+            the mixture of experts in its third.
+        layers: Encoder layers.
+        width: Features of a node.
+        heads: Attention heads.
+        feedforward_width: Hidden features of feed-forward networks.
     """
 
-    backbone: str
-    encoder: str
+    backbone: str = "polarnet"
+    encoder: str = "ple"
     task_experts: int = 3
+    num_customers: int = 50
+    film: bool | None = None
+    prompt: bool | None = None
+    rope: str | None = None
+    head: str | None = None
+    glimpse_mask: str | None = None
+    ple_form: str | None = None
+    adapters: str | None = None
+    layers: int | None = None
+    width: int = 128
+    heads: int = 8
+    feedforward_width: int = 512
 
     def __post_init__(self) -> None:
-        if self.backbone not in BACKBONES:
-            raise ConfigError(f"unknown backbone {self.backbone!r}; {_one_of(self.backbone, BACKBONES)}")
-        if self.encoder not in BACKBONES[self.backbone]:
+        for name, choices in MODEL_CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in choices:
+                raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        for name in ("task_experts", "num_customers", "width", "heads", "feedforward_width"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.layers is not None and self.layers < 1:
+            raise ConfigError(f"layers must be at least 1, got {self.layers}")
+        if self.width % self.heads:
+            raise ConfigError(f"width must be a multiple of heads, got {self.width} and {self.heads}")
+        if (self.width // self.heads) % 4:
             raise ConfigError(
-                f"backbone {self.backbone} has no encoder {self.encoder!r}; "
-                f"{_one_of(self.encoder, BACKBONES[self.backbone])}"
+                f"width / heads must be a multiple of 4 (two axes, pairs of features), got {self.width // self.heads}"
             )
-        _at_least("model.task_experts", self.task_experts, 1)
 
-    def to_spec(self) -> dict[str, Any]:
-        """What identifies the network: its name, and each option that differs from its default."""
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name in {"backbone", "encoder"} or getattr(self, field.name) != field.default
-        }
-
-
-# --- one training ----------------------------------------------------------------------------------------------------
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values, as JSON and YAML hold them."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(_Section):
+class TrainConfig(Section):
     """How a policy is trained.
 
     Attributes:
@@ -137,14 +143,14 @@ class TrainConfig(_Section):
 
     def __post_init__(self) -> None:
         if self.paradigm not in PARADIGMS:
-            raise ConfigError(f"unknown paradigm {self.paradigm!r}; {_one_of(self.paradigm, PARADIGMS)}")
+            raise ConfigError(f"unknown paradigm {self.paradigm!r}; {one_of(self.paradigm, PARADIGMS)}")
         for name in ("epochs", "instances_per_epoch", "batch_size", "refined_tours", "refinement_workers"):
-            _at_least(f"training.{name}", getattr(self, name), 1)
+            at_least(f"training.{name}", getattr(self, name), 1)
         for name in ("seed", "weight_decay", "refinement_start_epoch", "validation_instances"):
-            _at_least(f"training.{name}", getattr(self, name), 0)
+            at_least(f"training.{name}", getattr(self, name), 0)
         for name in ("learning_rate", "decay", "gradient_clip", "temperature"):
-            _above_zero(f"training.{name}", getattr(self, name))
-        _at_least("number of customers", self.num_customers, 2)
+            above_zero(f"training.{name}", getattr(self, name))
+        at_least("number of customers", self.num_customers, 2)
         if self.refined_tours > self.num_customers:
             raise ConfigError(
                 f"training.refined_tours must not exceed the {self.num_customers} tours of an instance, "
@@ -152,81 +158,3 @@ class TrainConfig(_Section):
             )
         if list(self.milestones) != sorted(set(self.milestones)):
             raise ConfigError(f"training.milestones must grow, got {list(self.milestones)}; sort them")
-
-
-# --- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _one_of(got: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(got, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"it is one of {', '.join(known)}"
-
-
-def _at_least(name: str, value: float, bound: float) -> None:
-    if not value >= bound:
-        raise ConfigError(f"{name} must be at least {bound}, got {value}")
-
-
-def _above_zero(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{name} must be a finite number above 0, got {value}")
-
-
-def _build(cls: type[Any], mapping: Any, where: str) -> Any:
-    """Dataclass ``cls`` with the values of ``mapping``, each brought to its annotated type."""
-    prefix = f"{where}." if where else ""
-    if not isinstance(mapping, Mapping):
-        raise ConfigError(f"{where or 'configuration'} must be a section of keys, got {mapping!r}")
-    hints = get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    for key in mapping:
-        if key not in fields:
-            raise ConfigError(f"unknown key {prefix}{key}; {_one_of(str(key), tuple(fields))}")
-    for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in mapping:
-            raise ConfigError(f"{prefix}{name} is missing; add it")
-    return cls(**{key: _convert(value, hints[key], f"{prefix}{key}") for key, value in mapping.items()})
-
-
-def _convert(value: Any, annotation: Any, name: str) -> Any:
-    """``value`` as ``annotation`` says, or a ``ConfigError`` that names the key."""
-    origin = get_origin(annotation)
-    if dataclasses.is_dataclass(annotation):
-        return _build(annotation, value, name)  # type: ignore[arg-type]
-    if origin is tuple:
-        return _convert_sequence(value, get_args(annotation)[0], name)
-    if origin is Literal:
-        if value not in get_args(annotation):
-            raise ConfigError(f"{name} must be one of {', '.join(map(str, get_args(annotation)))}, got {value!r}")
-        return value
-    if origin in (Union, types.UnionType):
-        return _convert_union(value, get_args(annotation), name)
-    return _convert_scalar(value, annotation, name)
-
-
-def _convert_sequence(value: Any, annotation: Any, name: str) -> tuple[Any, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise ConfigError(f"{name} must be a list, got {value!r}")
-    return tuple(_convert(item, annotation, f"{name}[{position}]") for position, item in enumerate(value))
-
-
-def _convert_union(value: Any, annotations: tuple[Any, ...], name: str) -> Any:
-    for annotation in annotations:
-        try:
-            return _convert(value, annotation, name)
-        except ConfigError:
-            continue
-    raise ConfigError(f"{name} has no valid value, got {value!r}")
-
-
-def _convert_scalar(value: Any, annotation: type, name: str) -> Any:
-    if annotation is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, annotation) and (annotation is bool or not isinstance(value, bool)):
-        return value
-    hint = ""
-    if annotation in (int, float) and isinstance(value, str):
-        hint = "; YAML reads 3e-4 and quoted numbers as text, write 0.0003"
-    wanted = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}.get(annotation, annotation)
-    raise ConfigError(f"{name} must be {wanted}, got {value!r}{hint}")
