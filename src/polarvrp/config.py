@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from polarvrp.errors import ConfigError
-from polarvrp.sections import Section, above_zero, at_least, one_of
+from polarvrp.sections import Section, above_zero, at_least, one_of, require_distinct
 
 ENCODERS = ("shared", "deep", "ple")
 PARADIGMS = ("rl", "po", "polar")
@@ -24,6 +24,27 @@ BACKBONES: dict[str, tuple[str, ...]] = {
     "polarnet": ENCODERS,
 }
 """Every backbone with the encoders that it exists with."""
+
+MAIN_METHODS: dict[str, tuple[str, str]] = {
+    "mtpomo": ("shared", "rl"),
+    "mvmoe": ("shared", "rl"),
+    "routefinder": ("shared", "rl"),
+    "cada": ("shared", "rl"),
+    "filmmed": ("shared", "po"),
+    "moses": ("shared", "rl"),
+    "polarnet": ("ple", "polar"),
+}
+"""Encoder and paradigm of each backbone in the main tables: what its authors published."""
+
+GRID_BACKBONES = ("mtpomo_ablation", "mvmoe_ablation", "routefinder_ablation", "polarnet")
+"""Backbones of the paper's grids of paradigms and encoders."""
+
+MAIN_TABLES = ("in_distribution", "zero_shot", "set_x")
+GRIDS = ("training_paradigms", "encoder_settings")
+SWEEPS = ("temperature", "refined_tours", "task_experts", "refinement_start")
+EXPERIMENTS = (*MAIN_TABLES, *GRIDS, *SWEEPS, "training_cost", "paper_comparison")
+"""Experiments of the paper; each is one table of that name."""
+
 
 MODEL_CHOICES: dict[str, tuple[str, ...]] = {
     "rope": ("proper", "as_released", "off"),
@@ -100,16 +121,12 @@ class ModelConfig(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(Section):
-    """How a policy is trained.
+class TrainingRecipe(Section):
+    """How policies are trained, whatever their name says.
 
     Attributes:
-        paradigm: ``rl``, ``po`` or ``polar``; from the run's name.
-        num_customers: Customers of each training instance; from the run's name.
-        seed: Root of all random streams of the run; from the run's name.
         epochs: Passes over fresh data.
         instances_per_epoch: Instances drawn in an epoch; the last batch is the remainder.
-        batch_size: Instances of a step.
         learning_rate: Of AdamW, before the first milestone.
         weight_decay: Of AdamW, on all parameters.
         milestones: Epochs after which the learning rate is multiplied by ``decay``.
@@ -118,17 +135,12 @@ class TrainConfig(Section):
         temperature: alpha of the preference loss; ``po`` and ``polar`` only.
         refined_tours: Tours of an instance that local search refines, k; ``polar`` only.
         refinement_start_epoch: Epochs strictly greater than it are refined; ``polar`` only.
-        refinement_workers: Processes of the local search; no part of what identifies a run.
         precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 where the device computes it natively.
         validation_instances: First instances of each validation set that are solved after an epoch.
     """
 
-    paradigm: str
-    num_customers: int
-    seed: int = 0
     epochs: int = 300
     instances_per_epoch: int = 100_000
-    batch_size: int = 256
     learning_rate: float = 0.0003
     weight_decay: float = 0.000001
     milestones: tuple[int, ...] = (270, 295)
@@ -137,24 +149,219 @@ class TrainConfig(Section):
     temperature: float = 0.05
     refined_tours: int = 1
     refinement_start_epoch: int = 250
-    refinement_workers: int = 1
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
     validation_instances: int = 128
 
     def __post_init__(self) -> None:
-        if self.paradigm not in PARADIGMS:
-            raise ConfigError(f"unknown paradigm {self.paradigm!r}; {one_of(self.paradigm, PARADIGMS)}")
-        for name in ("epochs", "instances_per_epoch", "batch_size", "refined_tours", "refinement_workers"):
+        for name in ("epochs", "instances_per_epoch", "refined_tours"):
             at_least(f"training.{name}", getattr(self, name), 1)
-        for name in ("seed", "weight_decay", "refinement_start_epoch", "validation_instances"):
+        for name in ("weight_decay", "refinement_start_epoch", "validation_instances"):
             at_least(f"training.{name}", getattr(self, name), 0)
         for name in ("learning_rate", "decay", "gradient_clip", "temperature"):
             above_zero(f"training.{name}", getattr(self, name))
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ConfigError(f"training.milestones must grow, got {list(self.milestones)}; sort them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig(TrainingRecipe):
+    """One training: the recipe, and what the run's name and size add.
+
+    Attributes:
+        paradigm: ``rl``, ``po`` or ``polar``.
+        num_customers: Customers of each training instance.
+        batch_size: Instances of a step.
+        seed: Root of all random streams of the run.
+        refinement_workers: Processes of the local search; no part of what identifies a run.
+    """
+
+    paradigm: str
+    num_customers: int
+    batch_size: int = 256
+    seed: int = 0
+    refinement_workers: int = 1
+
+    def __post_init__(self) -> None:
+        TrainingRecipe.__post_init__(self)
+        if self.paradigm not in PARADIGMS:
+            raise ConfigError(f"unknown paradigm {self.paradigm!r}; {one_of(self.paradigm, PARADIGMS)}")
         at_least("number of customers", self.num_customers, 2)
+        at_least("batch_size", self.batch_size, 1)
+        at_least("seed", self.seed, 0)
+        at_least("refinement_workers", self.refinement_workers, 1)
         if self.refined_tours > self.num_customers:
             raise ConfigError(
                 f"training.refined_tours must not exceed the {self.num_customers} tours of an instance, "
                 f"got {self.refined_tours}"
             )
-        if list(self.milestones) != sorted(set(self.milestones)):
-            raise ConfigError(f"training.milestones must grow, got {list(self.milestones)}; sort them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeConfig(Section):
+    """One instance size of the study and what depends on it.
+
+    Attributes:
+        num_customers: Customers of each instance.
+        batch_size: Instances of a training step.
+        reference_seconds: Time limit of a reference solver for one instance.
+    """
+
+    num_customers: int
+    batch_size: int
+    reference_seconds: float
+
+    def __post_init__(self) -> None:
+        at_least("sizes.num_customers", self.num_customers, 2)
+        at_least("sizes.batch_size", self.batch_size, 1)
+        above_zero("sizes.reference_seconds", self.reference_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetsConfig(Section):
+    """Test and validation sets.
+
+    Attributes:
+        test_seed: Seed of every test set; 1234 gives the published ones.
+        validation_seed: Seed of every validation set; 4321 gives the published ones.
+        test_instances: First instances kept of each test set.
+        validation_instances: First instances kept of each validation set.
+    """
+
+    test_seed: int = 1234
+    validation_seed: int = 4321
+    test_instances: int = 1000
+    validation_instances: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("test_seed", "validation_seed"):
+            at_least(f"datasets.{name}", getattr(self, name), 0)
+        for name in ("test_instances", "validation_instances"):
+            at_least(f"datasets.{name}", getattr(self, name), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferencesConfig(Section):
+    """Reference solutions.
+
+    Attributes:
+        solvers: Solvers that are run on every test set.
+        seed: Root of the solvers' seeds.
+        chunk_instances: Instances of one job.
+    """
+
+    solvers: tuple[Literal["pyvrp", "ortools"], ...] = ("pyvrp", "ortools")
+    seed: int = 0
+    chunk_instances: int = 50
+
+    def __post_init__(self) -> None:
+        at_least("references.seed", self.seed, 0)
+        at_least("references.chunk_instances", self.chunk_instances, 1)
+        require_distinct("references.solvers", self.solvers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationConfig(Section):
+    """How trained policies are tested.
+
+    Attributes:
+        augmentations: Symmetric images of each instance that are solved, the instance itself included.
+    """
+
+    augmentations: int = 8
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.augmentations <= 8:
+            raise ConfigError(f"evaluation.augmentations must lie in 1 to 8, got {self.augmentations}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetXConfig(Section):
+    """The benchmark instances of CVRPLIB's Set-X.
+
+    Attributes:
+        instances: How many, smallest first, or ``all`` 100.
+        starts: First customers tried on each instance, or ``all`` customers.
+    """
+
+    instances: int | Literal["all"] = "all"
+    starts: int | Literal["all"] = "all"
+
+    def __post_init__(self) -> None:
+        for name in ("instances", "starts"):
+            if getattr(self, name) != "all":
+                at_least(f"set_x.{name}", getattr(self, name), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepsConfig(Section):
+    """Values of the swept hyper-parameters, beside their defaults.
+
+    Attributes:
+        temperature: alpha of the preference loss.
+        refined_tours: k, tours of an instance that are refined.
+        task_experts: kappa, task experts of a PLE layer.
+        refinement_start: Last epoch without refinement; 0 refines from the first epoch on.
+    """
+
+    temperature: tuple[float, ...] = (0.01, 0.03, 0.05, 0.07, 0.09)
+    refined_tours: tuple[int, ...] = (1, 2, 3, 4, 5)
+    task_experts: tuple[int, ...] = (1, 2, 3, 4)
+    refinement_start: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyConfig(Section):
+    """The whole study.
+
+    Attributes:
+        scale: Label of all numbers; chooses ``config/scales/{scale}.yaml``.
+        seeds: Root seeds of the trainings; each run is trained once a seed.
+        sizes: Instance sizes, ascending.
+        transfer_size: Size of the models that zero-shot and Set-X use.
+        backbones: Backbones of the main tables, each with its authors' encoder and paradigm.
+        grid_backbones: Backbones of ``training_paradigms`` and ``encoder_settings``.
+        experiments: Tables that target ``all`` builds.
+        datasets: Test and validation sets.
+        references: Reference solutions.
+        training: How policies are trained.
+        evaluation: How they are tested.
+        set_x: Set-X.
+        sweeps: Swept values.
+    """
+
+    scale: Literal["quick", "paper"]
+    seeds: tuple[int, ...] = (0,)
+    sizes: tuple[SizeConfig, ...]
+    transfer_size: int
+    backbones: tuple[str, ...]
+    grid_backbones: tuple[str, ...]
+    experiments: tuple[str, ...]
+    datasets: DatasetsConfig = DatasetsConfig()
+    references: ReferencesConfig = ReferencesConfig()
+    training: TrainingRecipe = TrainingRecipe()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    set_x: SetXConfig = SetXConfig()
+    sweeps: SweepsConfig = SweepsConfig()
+
+    def __post_init__(self) -> None:
+        numbers = [size.num_customers for size in self.sizes]
+        if not numbers or numbers != sorted(set(numbers)):
+            raise ConfigError(f"sizes must be one or more, their num_customers growing, got {numbers}")
+        if self.transfer_size not in numbers:
+            raise ConfigError(f"transfer_size must be one of the sizes {numbers}, got {self.transfer_size}")
+        if not self.seeds:
+            raise ConfigError("seeds must hold at least one seed, got []; write [0]")
+        if self.training.validation_instances > self.datasets.validation_instances:
+            raise ConfigError(
+                f"training.validation_instances is {self.training.validation_instances}, but a validation set has "
+                f"{self.datasets.validation_instances} instances; raise datasets.validation_instances"
+            )
+        for name, known in (
+            ("backbones", MAIN_METHODS),
+            ("grid_backbones", GRID_BACKBONES),
+            ("experiments", EXPERIMENTS),
+        ):
+            require_distinct(name, getattr(self, name))
+            for value in getattr(self, name):
+                if value not in known:
+                    raise ConfigError(f"{name} holds {value!r}; {one_of(value, known)}")

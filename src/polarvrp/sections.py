@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from polarvrp.errors import ConfigError
@@ -53,6 +53,12 @@ def above_zero(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be a finite number above 0, got {value}")
 
 
+def require_distinct(name: str, values: Sequence[object]) -> None:
+    """Raise ``ConfigError`` if a value occurs twice."""
+    if len(set(values)) < len(values):
+        raise ConfigError(f"{name} names something twice, got {', '.join(map(str, values))}; drop one")
+
+
 def _build(cls: type[Any], mapping: Any, where: str) -> Any:
     """Dataclass ``cls`` with the values of ``mapping``, each brought to its annotated type."""
     prefix = f"{where}." if where else ""
@@ -93,12 +99,13 @@ def _convert_sequence(value: Any, annotation: Any, name: str) -> tuple[Any, ...]
 
 
 def _convert_union(value: Any, annotations: tuple[Any, ...], name: str) -> Any:
+    errors = []
     for annotation in annotations:
         try:
             return _convert(value, annotation, name)
-        except ConfigError:
-            continue
-    raise ConfigError(f"{name} has no valid value, got {value!r}")
+        except ConfigError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def _convert_scalar(value: Any, annotation: type, name: str) -> Any:
