@@ -1,0 +1,155 @@
+"""Solutions built action by action: transition and mask for all 48 variants as batched tensor operations.
+
+An action is a node. At a customer, a depot ends the running route at its own depot, whatever depot the action
+names, and with several depots the next route starts at the one named. Everything has a static shape and there is
+no loop over instances or rows, so one step can be captured in a graph.
+
+Shape legend: B instances, S rows (solutions under construction) per instance, N = K + n nodes (K depots first).
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from polarvrp.environment.state import Constants, State, entries_of, fresh_state, rows_of
+from polarvrp.problem.instances import Instances
+from polarvrp.tolerances import MASK_EPSILON
+
+MixedBackhaulRule = Literal["strict", "published"]
+
+
+class Environment:
+    """The constructive process on a batch of instances.
+
+    Args:
+        instances: Tensors on one device.
+        mixed_backhauls: ``strict`` keeps the load within capacity everywhere. ``published`` is the test of the
+            published environments, which looks at one later delivery at a time and so lets vehicles overload; it
+            exists to compare with numbers obtained that way.
+    """
+
+    def __init__(self, instances: Instances[Tensor], mixed_backhauls: MixedBackhaulRule = "strict") -> None:
+        self.instances = instances
+        self.num_depots = instances.num_depots
+        self.num_customers = instances.num_customers
+        self.constants = Constants.of(instances)
+        self._strict = mixed_backhauls == "strict"
+        one_depot = self.num_depots == 1
+        self.max_actions = (2 if one_depot else 5) * self.num_customers + 2
+
+    def reset(self, num_rows: int) -> State:
+        """State before the first action: with one depot any customer is legal, with several only the depots."""
+        batch, nodes = self.constants.distances.shape[:2]
+        is_depot = torch.arange(nodes, device=self.constants.distances.device) < self.num_depots
+        start_at = is_depot if self.num_depots > 1 else ~is_depot
+        blank = start_at.expand(batch, num_rows, nodes)
+        state = fresh_state(self.constants, num_rows, self.num_depots, blank)
+        if self.num_depots > 1:
+            return state
+        return replace(state, mask=self._customer_mask(state))
+
+    def step(self, state: State, action: Tensor) -> State:
+        """State after ``action``.
+
+        Args:
+            state: Present state.
+            action: Node taken by each row, int64, ``[B, S]``. Legality is not checked.
+        """
+        constants = self.constants
+        to_depot = action < self.num_depots
+        at_depot = state.current < self.num_depots
+        target = torch.where(to_depot, state.depot, action)
+        leg = entries_of(rows_of(constants.distances, state.current), target)
+        free_leg = to_depot & (at_depot | constants.open_route[..., 0])
+        leg = leg.masked_fill(free_leg, 0.0)
+
+        linehaul = entries_of(constants.linehaul, action)
+        backhaul = entries_of(constants.backhaul, action)
+        start = torch.maximum(state.time + leg, entries_of(constants.earliest, action))
+        used_backhaul = state.used_backhaul + backhaul
+        peak = torch.where(backhaul > 0, torch.maximum(state.peak_load, used_backhaul), state.peak_load + linehaul)
+        moved = State(
+            current=action,
+            depot=torch.where(to_depot, action, state.depot),
+            time=(start + entries_of(constants.service, action)).masked_fill(to_depot, 0.0),
+            length=(state.length + leg).masked_fill(to_depot, 0.0),
+            used_linehaul=(state.used_linehaul + linehaul).masked_fill(to_depot, 0.0),
+            used_backhaul=used_backhaul.masked_fill(to_depot, 0.0),
+            peak_load=peak.masked_fill(to_depot, 0.0),
+            visited=state.visited.scatter(2, action[..., None], True),
+            tried=state.tried,
+            travelled=state.travelled + leg,
+            mask=state.mask,
+            num_actions=state.num_actions + 1,
+        )
+        return self._with_mask(moved)
+
+    def all_served(self, state: State) -> Tensor:
+        """Rows without unvisited customers, bool, ``[B, S]``."""
+        return state.visited[..., self.num_depots :].all(-1)
+
+    def done(self, state: State) -> Tensor:
+        """Rows that need no further action, bool, ``[B, S]``: with one depot its visit counts as well."""
+        return state.visited.all(-1) if self.num_depots == 1 else self.all_served(state)
+
+    def cost(self, state: State) -> Tensor:
+        """Length of all routes, the leg that closes the last one included, float, ``[B, S]``."""
+        closing = entries_of(rows_of(self.constants.distances, state.current), state.depot)
+        return state.travelled + closing.masked_fill(self.constants.open_route[..., 0], 0.0)
+
+    def features(self, state: State) -> Tensor:
+        """What a decoder sees of each row, float, ``[B, S, 5]``.
+
+        Free linehaul capacity, free backhaul capacity, time, route length, whether routes are open (paper,
+        appendix on the decoder).
+        """
+        open_route = self.constants.open_route[..., 0].to(state.time.dtype).expand_as(state.time)
+        columns = (1 - state.used_linehaul, 1 - state.used_backhaul, state.time, state.length, open_route)
+        return torch.stack(columns, dim=-1)
+
+    def _with_mask(self, state: State) -> State:
+        """The state with its mask and deadlock bookkeeping renewed."""
+        customers = self._customer_mask(state)
+        any_legal = customers[..., self.num_depots :].any(-1)
+        served = self.all_served(state)
+        at_depot = state.current < self.num_depots
+        if self.num_depots == 1:
+            depots = (~at_depot | ~any_legal)[..., None]
+            return replace(state, mask=torch.cat((depots, customers[..., 1:]), dim=-1))
+        deadlock = at_depot & ~any_legal & ~served
+        own = torch.arange(self.num_depots, device=at_depot.device) == state.depot[..., None]
+        tried = (state.tried | own) & deadlock[..., None]
+        depots = (~at_depot | (served & ~any_legal) | deadlock)[..., None] & ~tried
+        return replace(state, mask=torch.cat((depots, customers[..., self.num_depots :]), dim=-1), tried=tried)
+
+    def _customer_mask(self, state: State) -> Tensor:
+        """Customers that may come next, False at depots, bool, ``[B, S, N]``."""
+        constants, epsilon = self.constants, MASK_EPSILON
+        out = rows_of(constants.distances, state.current)
+        back = constants.distances[:, None, 0] if self.num_depots == 1 else rows_of(constants.distances, state.depot)
+        arrival = state.time[..., None] + out
+        ready = torch.maximum(arrival, constants.earliest) + constants.service
+        legal = ~state.visited & (arrival < constants.latest + epsilon)
+        legal &= constants.open_route | (ready + back < constants.closing + epsilon)
+        back = back.masked_fill(constants.open_route, 0.0)
+        legal &= state.length[..., None] + out + back <= constants.limit + epsilon
+        legal &= self._load_fits(state)
+        legal[..., : self.num_depots] = False
+        return legal
+
+    def _load_fits(self, state: State) -> Tensor:
+        """Customers whose goods the vehicle can take in the order of visits, bool, ``[B, S, N]``.
+
+        Adding a delivery raises every earlier load of the route, hence ``peak + linehaul``; adding a pickup raises
+        the present load only, which is the sum of pickups.
+        """
+        constants, full = self.constants, 1 + MASK_EPSILON
+        linehaul_fits = state.used_linehaul[..., None] + constants.linehaul <= full
+        backhaul_fits = state.used_backhaul[..., None] + constants.backhaul <= full
+        after_backhaul = entries_of(constants.is_backhaul, state.current)[..., None]
+        in_order = torch.where(constants.is_backhaul, backhaul_fits, linehaul_fits & ~after_backhaul)
+        blocking = state.peak_load if self._strict else state.used_backhaul
+        beside = constants.is_backhaul | (blocking[..., None] + constants.linehaul <= full)
+        return torch.where(constants.mixed, linehaul_fits & backhaul_fits & beside, in_order)
