@@ -1,0 +1,199 @@
+"""One instance in whole numbers, rounded so that whatever holds in integers holds exactly.
+
+PyVRP and OR-Tools count in integers. Distances and service times are rounded up, ends of windows, closing times and
+limits down: by induction along a route the integer clock and length are never less than the scale times the true
+ones, so a tour that is feasible in integers is feasible in exact arithmetic, at a cost that is too high by at most
+one unit an arc. Demands are whole multiples of one over the instance's capacity and need no rounding.
+
+Shape legend: N = K + n nodes (K depots first, then n customers).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarvrp.errors import DataError
+from polarvrp.problem.instances import Instances, NodeArrays
+
+LARGEST_SCALE = 10**7
+"""Units per distance unit; limits drawn 1e-6 above a round trip keep a margin of ten units."""
+
+LOAD_UNITS = 10**7
+"""A full vehicle, nearly: penalties per unit are bounded, so an overload must count as many units as a detour."""
+
+SMALLEST_FORBIDDEN = 2**32
+
+LARGEST_PENALTY = 10**5
+"""Of PyVRP, per unit of any excess."""
+
+LARGEST_COST = 9 * 10**18
+"""Bound of penalised costs: beyond the 64-bit range the solver loops for ever without a message."""
+
+UNBOUNDED = 2**50
+"""Stands for no end of a window: later than any route gets, and far from overflow when service is added."""
+
+WHOLE_DEMAND_TOLERANCE = 0.05
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerInstance:
+    """One instance in integer units.
+
+    Attributes:
+        num_depots: K.
+        scale: Units per unit of distance and time.
+        forbidden: Length that stands for a forbidden arc; above that of any solution, and safe from overflow.
+        distance: Rounded up, ``[N, N]``; the columns of depots are 0 where routes are open.
+        forbidden_arcs: From backhaul to linehaul customers where linehauls go first, bool ``[N, N]``, else None.
+        delivery: Loads to customers, ``[n]``.
+        pickup: Loads from customers, ``[n]``.
+        vehicle_load: Capacity in the same unit.
+        has_windows: Whether service times, windows and closing times mean anything.
+        service: Rounded up, ``[n]``.
+        earliest: Rounded up, ``[n]``.
+        latest: Rounded down, not below ``earliest``, ``[n]``; ``UNBOUNDED`` where a window does not end.
+        closing: Of each depot, rounded down, ``[K]``; ``UNBOUNDED`` where routes are open.
+        max_distance: Rounded down; None if unlimited.
+    """
+
+    num_depots: int
+    scale: int
+    forbidden: int
+    distance: Integers
+    forbidden_arcs: NDArray[np.bool_] | None
+    delivery: Integers
+    pickup: Integers
+    vehicle_load: int
+    has_windows: bool
+    service: Integers
+    earliest: Integers
+    latest: Integers
+    closing: Integers
+    max_distance: int | None
+
+    @property
+    def num_customers(self) -> int:
+        return len(self.delivery)
+
+
+def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerInstance:
+    """Round one instance.
+
+    Args:
+        instances: Any variants, in main memory; floats of any width.
+        index: Which one.
+
+    Raises:
+        DataError: If a number is not finite where it has to be, a demand is no whole number of units, or the numbers
+            are too large for any scale.
+    """
+    depots = instances.num_depots
+    locs = instances.locs[index].astype(np.float64)
+    windows = instances.time_windows[index].astype(np.float64)
+    service = instances.service_time[index, depots:].astype(np.float64)
+    limit = float(instances.distance_limit[index])
+    is_open = bool(instances.open_route[index])
+    lengths = _lengths(locs)
+    if not np.isfinite(lengths).all() or not np.isfinite(windows[:, 0]).all() or np.isnan(windows).any():
+        raise DataError(f"instance {index}: coordinates and earliest service times must be finite numbers")
+    has_windows = bool(np.isfinite(windows[:, 1]).any() or (windows[depots:, 0] > 0).any())
+    ends = windows[:, 1][np.isfinite(windows[:, 1])]
+    longest_stay = float(max(service.max(initial=0.0), ends.max(initial=0.0)))
+    scale, forbidden = _scale(instances.num_customers, float(lengths.max()), longest_stay)
+    distance = np.ceil(lengths * scale).astype(np.int64)
+    if is_open:
+        distance[:, :depots] = 0
+    latest = _round_down(windows[:, 1], scale)
+    if is_open:
+        latest[:depots] = UNBOUNDED
+    earliest = np.ceil(windows[depots:, 0] * scale).astype(np.int64)
+    # A window narrower than one unit: service starts at its rounded end and makes up for the difference.
+    narrow = np.maximum(earliest - latest[depots:], 0)
+    bounded = limit * scale < forbidden
+    return IntegerInstance(
+        num_depots=depots,
+        scale=scale,
+        forbidden=forbidden,
+        distance=distance,
+        forbidden_arcs=_forbidden_arcs(instances, index),
+        delivery=_loads(instances, index, instances.demand_linehaul),
+        pickup=_loads(instances, index, instances.demand_backhaul),
+        vehicle_load=_units_per_load(instances.capacity) * instances.capacity,
+        has_windows=has_windows,
+        service=np.ceil(service * scale).astype(np.int64) + narrow,
+        earliest=earliest - narrow,
+        latest=latest[depots:],
+        closing=latest[:depots],
+        max_distance=int(np.floor(limit * scale)) if bounded else None,
+    )
+
+
+def _scale(num_customers: int, longest_leg: float, longest_stay: float) -> tuple[int, int]:
+    """Largest power of ten as scale, at most ``LARGEST_SCALE``, and the length of a forbidden arc.
+
+    The latter is a power of two above the longest tour, every customer on a route of its own. Even if every arc into
+    a customer were forbidden and every service late by all the time there is, penalised costs stay within 64 bits.
+
+    Args:
+        num_customers: n.
+        longest_leg: Largest distance.
+        longest_stay: Largest service time or end of a window.
+    """
+    scale = LARGEST_SCALE
+    while scale >= 1:
+        longest_tour = 2 * num_customers * (int(scale * longest_leg) + 1)
+        forbidden = max(SMALLEST_FORBIDDEN, 1 << longest_tour.bit_length())
+        excess = num_customers * (forbidden + scale * (longest_leg + longest_stay))
+        if excess * LARGEST_PENALTY < LARGEST_COST:
+            return scale, forbidden
+        scale //= 10
+    raise DataError(
+        f"{num_customers} customers with legs up to {longest_leg:.6g} and times up to {longest_stay:.6g} leave no room "
+        "for 64-bit costs; use a larger unit"
+    )
+
+
+def _lengths(locs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Euclidean distances between all nodes, ``[N, N]``."""
+    difference = locs[:, None, :] - locs[None, :, :]
+    lengths: NDArray[np.float64] = np.sqrt(np.square(difference).sum(axis=-1))
+    return lengths
+
+
+def _round_down(ends: NDArray[np.float64], scale: int) -> Integers:
+    finite = np.isfinite(ends)
+    rounded: Integers = np.where(finite, np.floor(np.where(finite, ends, 0.0) * scale), UNBOUNDED).astype(np.int64)
+    return rounded
+
+
+def _units_per_load(capacity: int) -> int:
+    return max(1, LOAD_UNITS // capacity)
+
+
+def _loads(instances: Instances[NodeArrays], index: int, demand: NodeArrays) -> Integers:
+    """Demands of customers in load units, ``[n]``."""
+    whole = demand[index, instances.num_depots :].astype(np.float64) * instances.capacity
+    rounded = np.rint(whole)
+    wrong = np.flatnonzero(~(np.abs(whole - rounded) <= WHOLE_DEMAND_TOLERANCE) | (rounded < 0))
+    if len(wrong):
+        customer = int(wrong[0]) + instances.num_depots
+        raise DataError(
+            f"instance {index}, customer {customer}: demand is {whole[wrong[0]]:.6g} of capacity "
+            f"{instances.capacity}; it must be a whole number, at least 0"
+        )
+    loads: Integers = rounded.astype(np.int64) * _units_per_load(instances.capacity)
+    return loads
+
+
+def _forbidden_arcs(instances: Instances[NodeArrays], index: int) -> NDArray[np.bool_] | None:
+    """Arcs from a backhaul customer to any other, where linehauls go first; customers without demand are linehauls."""
+    is_backhaul = instances.demand_backhaul[index] > 0
+    if int(instances.backhaul_class[index]) == 2 or not is_backhaul.any():
+        return None
+    others = ~is_backhaul
+    others[: instances.num_depots] = False
+    arcs: NDArray[np.bool_] = is_backhaul[:, None] & others[None, :]
+    return arcs
