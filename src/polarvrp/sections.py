@@ -9,7 +9,10 @@ import dataclasses
 import difflib
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+
+import yaml
 
 from polarvrp.errors import ConfigError
 
@@ -51,6 +54,32 @@ def above_zero(name: str, value: float) -> None:
     """Raise ``ConfigError`` unless ``value`` is positive and finite."""
     if not 0 < value < float("inf"):
         raise ConfigError(f"{name} must be a finite number above 0, got {value}")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Content of a YAML file of keys and values.
+
+    Raises:
+        ConfigError: If the file is missing, unreadable or holds anything else.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist; run from the project's folder or name another file") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is no readable YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold keys and values, got {content!r}")
+    return content
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``over``, section by section."""
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merged(merged[key], value) if both else value
+    return merged
 
 
 def require_distinct(name: str, values: Sequence[object]) -> None:

@@ -1,0 +1,387 @@
+"""The study: names of runs, the runs of each experiment, and what the result of each job depends on.
+
+A job's *specification* is a small JSON document of everything that changes its result: settings, the specification of
+its data, and a version of the code that is bumped by hand when that code's numbers change. Workflow rules carry it as
+their one parameter, results embed its fingerprint. Nothing heavy is imported here: the workflow reads this module at
+parse time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polarvrp.config import (
+    BACKBONES,
+    GRID_BACKBONES,
+    GRIDS,
+    MAIN_METHODS,
+    PARADIGMS,
+    SWEEPS,
+    ModelConfig,
+    SizeConfig,
+    StudyConfig,
+    TrainConfig,
+)
+from polarvrp.errors import ConfigError
+from polarvrp.sections import merged, read_yaml
+
+# Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
+DATASET_CODE_VERSION = 1
+REFERENCE_CODE_VERSION = 1
+TRAIN_CODE_VERSION = 1
+EVALUATION_CODE_VERSION = 1
+TABLE_CODE_VERSION = 1
+
+Spec = dict[str, Any]
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+_ENCODED = "|".join(f"{name}-(?:{'|'.join(encoders)})" for name, encoders in BACKBONES.items())
+STEM_PATTERN = f"(?:{_ENCODED})-(?:{'|'.join(PARADIGMS)})"
+"""Regular expression of what a run's name has before its size, without capturing groups."""
+
+TAIL_PATTERN = r"(?:-alpha[0-9.]+)?(?:-k[0-9]+)?(?:-kappa[0-9]+)?(?:-ls[0-9]+)?-s[0-9]+"
+"""Regular expression of what a run's name has after its size."""
+
+RUN_PATTERN = f"{STEM_PATTERN}-n[0-9]+{TAIL_PATTERN}"
+
+_RUN = re.compile(
+    r"(?P<backbone>[a-z_]+)-(?P<encoder>[a-z]+)-(?P<paradigm>[a-z]+)-n(?P<num_customers>\d+)"
+    r"(?:-alpha(?P<temperature>\d+(?:\.\d+)?))?(?:-k(?P<refined_tours>\d+))?(?:-kappa(?P<task_experts>\d+))?"
+    r"(?:-ls(?P<refinement_start_epoch>\d+))?-s(?P<seed>\d+)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """One trained model, identified by its name.
+
+    Attributes:
+        backbone: A key of ``config.BACKBONES``.
+        encoder: ``shared``, ``deep`` or ``ple``.
+        paradigm: ``rl``, ``po`` or ``polar``.
+        num_customers: Size of its training instances.
+        temperature: alpha where it differs from the study's default, else None; likewise the three below.
+        refined_tours: k.
+        task_experts: kappa.
+        refinement_start_epoch: Last epoch without refinement.
+        seed: Root seed of the training.
+    """
+
+    backbone: str
+    encoder: str
+    paradigm: str
+    num_customers: int
+    temperature: float | None = None
+    refined_tours: int | None = None
+    task_experts: int | None = None
+    refinement_start_epoch: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        ModelConfig(backbone=self.backbone, encoder=self.encoder)
+        for value, suffix, applies, owner in (
+            (self.temperature, "-alpha", self.paradigm != "rl", "paradigms po and polar"),
+            (self.refined_tours, "-k", self.paradigm == "polar", "paradigm polar"),
+            (self.task_experts, "-kappa", self.encoder == "ple", "encoder ple"),
+            (self.refinement_start_epoch, "-ls", self.paradigm == "polar", "paradigm polar"),
+        ):
+            if value is not None and not applies:
+                raise ConfigError(f"run {self.name}: {suffix} belongs to {owner} only; leave it out")
+
+    @property
+    def name(self) -> str:
+        """The run's name, e.g. ``polarnet-ple-polar-n50-kappa2-s0``."""
+        return f"{self.stem}-n{self.num_customers}{self.tail}"
+
+    @property
+    def stem(self) -> str:
+        """Backbone, encoder and paradigm."""
+        return f"{self.backbone}-{self.encoder}-{self.paradigm}"
+
+    @property
+    def tail(self) -> str:
+        """Ablation suffixes and seed."""
+        suffixes = (
+            ("-alpha", self.temperature),
+            ("-k", self.refined_tours),
+            ("-kappa", self.task_experts),
+            ("-ls", self.refinement_start_epoch),
+        )
+        return "".join(f"{key}{value:g}" for key, value in suffixes if value is not None) + f"-s{self.seed}"
+
+    @property
+    def method(self) -> str:
+        """The name without the size, so that both sizes share a row in tables."""
+        return f"{self.stem}{self.tail}"
+
+
+def parse_run(name: str) -> RunSpec:
+    """Run of that name.
+
+    Raises:
+        ConfigError: If no run can have that name.
+    """
+    match = _RUN.fullmatch(name)
+    if match is None:
+        hint = f"did you mean {name}-s0?" if _RUN.fullmatch(f"{name}-s0") else "e.g. polarnet-ple-polar-n50-s0"
+        raise ConfigError(f"{name!r} names no run; a name is BACKBONE-ENCODER-PARADIGM-nSIZE[-ablation]-sSEED, {hint}")
+    words = {key: text for key, text in match.groupdict().items() if text is not None}
+    values = {key: text if key in {"backbone", "encoder", "paradigm"} else _number(text) for key, text in words.items()}
+    run = RunSpec(**values)  # type: ignore[arg-type]
+    if run.name != name:
+        raise ConfigError(f"{name!r} names no run; write it {run.name}")
+    return run
+
+
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)
+
+
+# --- runs of each experiment -----------------------------------------------------------------------------------------
+
+
+def main_runs(study: StudyConfig) -> tuple[RunSpec, ...]:
+    """Runs of the main tables: every backbone as published, both sizes."""
+    return tuple(
+        RunSpec(
+            backbone=backbone,
+            encoder=MAIN_METHODS[backbone][0],
+            paradigm=MAIN_METHODS[backbone][1],
+            num_customers=size.num_customers,
+            seed=seed,
+        )
+        for backbone in study.backbones
+        for size in study.sizes
+        for seed in study.seeds
+    )
+
+
+def experiment_runs(study: StudyConfig, experiment: str, grid_backbones: Iterable[str] | None = None) -> list[RunSpec]:
+    """Runs that one experiment compares.
+
+    Args:
+        study: The study.
+        experiment: One of ``config.EXPERIMENTS``; ``in_distribution`` and ``paper_comparison`` name the main runs here,
+            though their tables list every other run of the study too.
+        grid_backbones: Backbones of the two grids, None for the study's own.
+    """
+    small = study.sizes[0].num_customers
+    backbones = study.grid_backbones if grid_backbones is None else grid_backbones
+    cells: list[dict[str, Any]]
+    if experiment == "training_paradigms":
+        cells = [
+            {"backbone": name, "encoder": MAIN_METHODS.get(name, ("shared",))[0], "paradigm": paradigm}
+            for name in backbones
+            for paradigm in PARADIGMS
+        ]
+    elif experiment == "encoder_settings":
+        cells = [
+            {"backbone": name, "encoder": encoder, "paradigm": "polar"}
+            for name in backbones
+            for encoder in BACKBONES[name]
+        ]
+    elif experiment in SWEEPS:
+        cells = _sweep_cells(study, experiment)
+    elif experiment == "training_cost":
+        cells = [
+            {"backbone": "polarnet", "encoder": encoder, "paradigm": paradigm, "num_customers": size.num_customers}
+            for size in study.sizes
+            for encoder in ("ple", "shared")
+            for paradigm in ("polar", "rl")
+        ]
+    else:
+        runs = main_runs(study)
+        one_size = experiment in {"zero_shot", "set_x"}
+        return [run for run in runs if not one_size or run.num_customers == study.transfer_size]
+    return [RunSpec(**{"num_customers": small, "seed": seed, **cell}) for cell in cells for seed in study.seeds]
+
+
+def _sweep_cells(study: StudyConfig, sweep: str) -> list[dict[str, Any]]:
+    """Cells of one sweep: its values, and the default, which has no suffix in a run's name."""
+    field = {"refinement_start": "refinement_start_epoch"}.get(sweep, sweep)
+    default = ablation_defaults(study)[field]
+    values = dict.fromkeys((*getattr(study.sweeps, sweep), default))
+    encoder = "shared" if sweep in {"temperature", "refined_tours"} else "ple"
+    return [
+        {
+            "backbone": "polarnet",
+            "encoder": encoder,
+            "paradigm": paradigm,
+            field: None if value == default else value,
+        }
+        for value in values
+        for paradigm in (("po", "polar") if sweep == "temperature" else ("polar",))
+    ]
+
+
+def ablation_defaults(study: StudyConfig) -> dict[str, float]:
+    """Value of each swept setting in runs whose name has no suffix for it."""
+    return {
+        "temperature": study.training.temperature,
+        "refined_tours": study.training.refined_tours,
+        "task_experts": ModelConfig().task_experts,
+        "refinement_start_epoch": study.training.refinement_start_epoch,
+    }
+
+
+def study_runs(study: StudyConfig) -> list[RunSpec]:
+    """Every run of the experiments that the study names, each once."""
+    return _distinct(run for experiment in study.experiments for run in experiment_runs(study, experiment))
+
+
+def ablation_runs(study: StudyConfig) -> list[RunSpec]:
+    """Every run of the paper's two grids and four sweeps, each once."""
+    return _distinct(
+        run for experiment in (*GRIDS, *SWEEPS) for run in experiment_runs(study, experiment, GRID_BACKBONES)
+    )
+
+
+def _distinct(runs: Iterable[RunSpec]) -> list[RunSpec]:
+    return list(dict.fromkeys(runs))
+
+
+# --- specifications of jobs ------------------------------------------------------------------------------------------
+
+
+def canonical(spec: Mapping[str, Any]) -> str:
+    """The one text of a specification, whatever the order of its keys."""
+    return json.dumps(spec, sort_keys=True, allow_nan=False)
+
+
+def fingerprint(spec: Mapping[str, Any]) -> str:
+    """Short name of a specification: 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(canonical(spec).encode()).hexdigest()[:16]
+
+
+def size_config(study: StudyConfig, num_customers: int) -> SizeConfig:
+    """Settings of a size; one that the study does not name takes those of the next smaller one that it names."""
+    below = [size for size in study.sizes if size.num_customers <= num_customers]
+    return below[-1] if below else study.sizes[0]
+
+
+def dataset_spec(study: StudyConfig, split: str, variant: str, num_customers: int) -> Spec:
+    """What the instances of one file depend on."""
+    return {"variant": variant, "num_customers": num_customers, **_draw(study, split)}
+
+
+def _draw(study: StudyConfig, split: str) -> Spec:
+    datasets = study.datasets
+    if split == "test":
+        return {"code": DATASET_CODE_VERSION, "seed": datasets.test_seed, "instances": datasets.test_instances}
+    return {
+        "code": DATASET_CODE_VERSION,
+        "seed": datasets.validation_seed,
+        "instances": datasets.validation_instances,
+    }
+
+
+def reference_spec(study: StudyConfig, split: str, solver: str, variant: str, num_customers: int) -> Spec:
+    """What a solver's solutions of one file depend on."""
+    return {
+        "code": REFERENCE_CODE_VERSION,
+        "solver": solver,
+        "seconds": size_config(study, num_customers).reference_seconds,
+        "seed": study.references.seed,
+        "dataset": dataset_spec(study, split, variant, num_customers),
+    }
+
+
+def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a trained policy depends on; settings that its paradigm or encoder never reads are left out.
+
+    Raises:
+        ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names.
+    """
+    defaults = ablation_defaults(study)
+    values = {key: value if getattr(run, key) is None else getattr(run, key) for key, value in defaults.items()}
+    for key, default in defaults.items():
+        if getattr(run, key) == default:
+            raise ConfigError(f"run {run.name}: {key} is {default:g} without a suffix; leave it out of the name")
+    size = size_config(study, run.num_customers)
+    recipe = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(study.training)}
+    training = recipe | {
+        "paradigm": run.paradigm,
+        "num_customers": run.num_customers,
+        "batch_size": size.batch_size,
+        "seed": run.seed,
+        **{key: value for key, value in values.items() if key in recipe},
+    }
+    unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
+    for key in ("refined_tours", "refinement_start_epoch", "temperature")[:unread]:
+        del training[key]
+    model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
+    if run.encoder == "ple":
+        model["task_experts"] = values["task_experts"]
+    spec = {
+        "code": TRAIN_CODE_VERSION,
+        "model": model,
+        "training": training | {"milestones": list(study.training.milestones)},
+        "validation": _draw(study, "validation"),
+    }
+    parse_train_spec(spec)
+    return spec
+
+
+def parse_train_spec(spec: Mapping[str, Any]) -> tuple[ModelConfig, TrainConfig]:
+    """Network and training that a specification of ``train_spec`` describes.
+
+    Raises:
+        ConfigError: If it has an unknown key or a value out of bounds.
+    """
+    for key in ("model", "training"):
+        if key not in spec:
+            raise ConfigError(f"a training's specification needs {key!r}, got only {', '.join(spec)}")
+    return ModelConfig.from_mapping(spec["model"], "model"), TrainConfig.from_mapping(spec["training"], "training")
+
+
+def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a run's costs on the test sets depend on."""
+    return {
+        "code": EVALUATION_CODE_VERSION,
+        "augmentations": study.evaluation.augmentations,
+        "train": fingerprint(train_spec(study, run)),
+        "test": _draw(study, "test"),
+    }
+
+
+def set_x_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a run's costs on Set-X depend on."""
+    return {
+        "code": EVALUATION_CODE_VERSION,
+        "augmentations": study.evaluation.augmentations,
+        "instances": study.set_x.instances,
+        "starts": study.set_x.starts,
+        "train": fingerprint(train_spec(study, run)),
+    }
+
+
+def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
+    """What a table depends on beside the files that it reads."""
+    return {"code": TABLE_CODE_VERSION, "table": table, "scale": study.scale, "runs": [run.name for run in runs]}
+
+
+# --- reading the configuration ---------------------------------------------------------------------------------------
+
+
+def load_study(overrides: Path | None = None, folder: Path = Path("config")) -> StudyConfig:
+    """The study of the configuration files, merged as the workflow merges them.
+
+    Args:
+        overrides: A user's own file; its values win over both others, and its ``scale`` chooses the second.
+        folder: Holds ``config.yaml`` and ``scales/``.
+
+    Raises:
+        ConfigError: If a file is missing or no YAML mapping, or a value is unknown, missing or contradictory.
+    """
+    own = {} if overrides is None else read_yaml(overrides)
+    config = merged(read_yaml(folder / "config.yaml"), own)
+    scale_file = folder / "scales" / f"{config.get('scale')}.yaml"
+    return StudyConfig.from_mapping(merged(merged(config, read_yaml(scale_file)), own))
