@@ -30,7 +30,7 @@ from polarvrp.config import (
     TrainConfig,
 )
 from polarvrp.errors import ConfigError
-from polarvrp.sections import merged, read_yaml
+from polarvrp.sections import merge, read_yaml
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
 DATASET_CODE_VERSION = 1
@@ -382,6 +382,6 @@ def load_study(overrides: Path | None = None, folder: Path = Path("config")) -> 
         ConfigError: If a file is missing or no YAML mapping, or a value is unknown, missing or contradictory.
     """
     own = {} if overrides is None else read_yaml(overrides)
-    config = merged(read_yaml(folder / "config.yaml"), own)
+    config = merge(read_yaml(folder / "config.yaml"), own)
     scale_file = folder / "scales" / f"{config.get('scale')}.yaml"
-    return StudyConfig.from_mapping(merged(merged(config, read_yaml(scale_file)), own))
+    return StudyConfig.from_mapping(merge(merge(config, read_yaml(scale_file)), own))
