@@ -1,0 +1,105 @@
+"""A policy: embedding, conditioning, stack and decoder behind three calls.
+
+Shape legend: B instances, N nodes, M queries an instance, d features, κ task experts.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from polarvrp.config import ModelConfig
+from polarvrp.model.conditioning import Conditioning
+from polarvrp.model.decoder import DecoderCache, PointerDecoder
+from polarvrp.model.embedding import NodeEmbedding
+from polarvrp.model.heads import Ramp
+from polarvrp.model.rotation import rotation_of
+from polarvrp.model.stacks import Encoding
+from polarvrp.problem.instances import Instances
+
+__all__ = ["DecoderCache", "Encoding", "Policy"]
+
+NUM_TRAINED_FLAGS = 4
+
+
+class Policy(nn.Module):
+    """Encodes instances once and gives log-probabilities of next nodes for any number of queries.
+
+    Args:
+        config: What was asked for.
+        embedding: Instances to node embeddings.
+        conditioning: Constraint flags to modulation and prompt.
+        stack: ``(x, prompt, rotation) -> Encoding``.
+        decoder: The pointer.
+        rope: Form of the rotary embedding, ``off`` for none.
+
+    Attributes:
+        ramp: How much of the decoder's residual block is on, 0 to 1; the trainer raises it in the first epoch. A
+            tensor is read at run time, so that a captured or compiled step need not be built again.
+        mask_unseen_flags: Hide the flags of mixed backhauls and several depots, which no training instance sets.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        embedding: NodeEmbedding,
+        conditioning: Conditioning,
+        stack: nn.Module,
+        decoder: PointerDecoder,
+        rope: str = "off",
+    ) -> None:
+        super().__init__()
+        self.config, self.rope = config, rope
+        self.embedding, self.conditioning, self.stack, self.decoder = embedding, conditioning, stack, decoder
+        self.ramp: Ramp = 1.0
+        self.mask_unseen_flags = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the parameters."""
+        return next(self.parameters()).dtype
+
+    def encode(self, instances: Instances[Tensor]) -> Encoding:
+        """Embed the nodes of a batch.
+
+        Args:
+            instances: B instances; infinite features count as 0.
+
+        Returns:
+            Embeddings ``[B, N, d]``, auxiliary loss, gates.
+        """
+        flags = instances.flags
+        if self.mask_unseen_flags:
+            flags = torch.cat((flags[:, :NUM_TRAINED_FLAGS], torch.zeros_like(flags[:, NUM_TRAINED_FLAGS:])), dim=1)
+        x = self.embedding(instances, self.dtype)
+        x, prompt = self.conditioning(x, flags, instances.num_depots, self.dtype)
+        rotation = None
+        if self.rope != "off":
+            num_tokens = 0 if prompt is None else prompt.shape[1]
+            head_width = self.config.width // self.config.heads
+            rotation = rotation_of(instances.locs.to(self.dtype), head_width, self.rope, num_tokens)
+        encoding: Encoding = self.stack(x, prompt, rotation)
+        return encoding
+
+    def cache(self, embeddings: Tensor, instances: Instances[Tensor]) -> DecoderCache:
+        """What the decoder computes once an instance.
+
+        Args:
+            embeddings: ``[B, N, d]``.
+            instances: The same B instances.
+        """
+        return self.decoder.cache(embeddings, instances.locs.to(self.dtype), instances.distance_limit)
+
+    def log_probs(self, cache: DecoderCache, current: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the next node for M queries an instance.
+
+        Args:
+            cache: Of the same B instances.
+            current: Current nodes, int64, ``[B, M]``.
+            state: Free linehaul load, free backhaul load, time, route length, open, float, ``[B, M, 5]``.
+            mask: Whether a node may follow, at least one a row, bool, ``[B, M, N]``.
+
+        Returns:
+            Float32 (float64 for float64 parameters) ``[B, M, N]``, -inf where the mask is False; auxiliary loss,
+            scalar.
+        """
+        log_probs, auxiliary = self.decoder.log_probs(cache, current, state, mask, self.ramp)
+        return log_probs, auxiliary if isinstance(auxiliary, Tensor) else log_probs.new_full((), auxiliary)
