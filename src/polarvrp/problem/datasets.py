@@ -252,11 +252,12 @@ def _require_values(instances: Instances[NodeArrays]) -> None:
     linehaul, backhaul, service = instances.demand_linehaul, instances.demand_backhaul, instances.service_time
     earliest, latest = instances.time_windows[..., 0], instances.time_windows[..., 1]
     is_depot = np.arange(instances.num_nodes) < instances.num_depots
-    units = (linehaul + backhaul) * np.float32(instances.capacity)
+    finite = np.isfinite(linehaul) & np.isfinite(backhaul)
+    units = (np.where(finite, linehaul, 0.0) + np.where(finite, backhaul, 0.0)) * instances.capacity
     multiples = f"multiples of 1/{instances.capacity}, the capacity for {instances.num_customers} customers"
     rules = (
         ("locs must be finite", np.isfinite(instances.locs).all(axis=2)),
-        ("demands must be finite and at least 0", (linehaul >= 0) & (backhaul >= 0) & np.isfinite(units)),
+        ("demands must be finite and at least 0", (linehaul >= 0) & (backhaul >= 0) & finite),
         ("a customer has either a linehaul or a backhaul demand", ((linehaul > 0) ^ (backhaul > 0)) | is_depot),
         (f"demands must be {multiples}", np.abs(units - np.rint(units)) <= WHOLE_DEMAND_TOLERANCE),
         ("service_time must be finite and at least 0", (service >= 0) & np.isfinite(service)),

@@ -1,0 +1,224 @@
+"""Files of instances: round trip, defaults, and one clear line for every kind of bad input."""
+
+import re
+
+import numpy as np
+import pytest
+
+from polarvrp.errors import DataError
+from polarvrp.problem.datasets import (
+    instances_from_arrays,
+    read_arrays,
+    read_instances,
+    read_metadata,
+    variant_of,
+    write_arrays,
+)
+from polarvrp.problem.instances import to_tensors
+from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.variants import VARIANTS
+
+
+@pytest.fixture
+def arrays():
+    """A small set with every attribute."""
+    return generate_arrays(VARIANTS["MDOVRPBLTW"], 6, 4, 1)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_round_trip(name, tmp_path):
+    """What was written is read back, and the variant is recognised from arrays, container and tensors."""
+    variant = VARIANTS[name]
+    arrays = generate_arrays(variant, 6, 3, 1)
+    path = tmp_path / "new folder" / "set.npz"
+    write_arrays(path, arrays)
+    stored = read_arrays(path)
+    assert set(stored) == set(arrays)
+    for key, array in arrays.items():
+        np.testing.assert_array_equal(stored[key], array)
+        assert stored[key].dtype == array.dtype
+    instances = read_instances(path)
+    assert variant_of(arrays) == variant_of(instances) == variant_of(to_tensors(instances)) == variant
+    assert (instances.flags == np.array(variant.flags)).all()
+    assert instances.num_customers == 6 and instances.capacity == 30
+    assert [p.name for p in path.parent.iterdir()] == ["set.npz"]
+
+
+def test_container_of_every_attribute(arrays):
+    """Demands get the depots' zeros, scalars are flattened, floats are float32."""
+    instances = instances_from_arrays(arrays)
+    assert instances.num_depots == 3 and instances.num_nodes == 9
+    assert (instances.demand_linehaul[:, :3] == 0).all() and (instances.demand_backhaul[:, :3] == 0).all()
+    np.testing.assert_array_equal(instances.demand_linehaul[:, 3:], arrays["demand_linehaul"])
+    np.testing.assert_array_equal(instances.distance_limit, arrays["distance_limit"][:, 0])
+    assert instances.open_route.all() and instances.backhaul_class.dtype == np.int64
+    floats = ("locs", "demand_linehaul", "demand_backhaul", "time_windows", "service_time", "distance_limit")
+    assert all(getattr(instances, name).dtype == np.float32 for name in floats)
+
+
+def test_defaults_bind_nothing():
+    """Absent attributes: windows [0, inf], no service, no limit, closed routes, class 1, one depot if unsaid."""
+    arrays = generate_arrays(VARIANTS["CVRP"], 6, 2, 1)
+    del arrays["num_depots"], arrays["speed"]
+    instances = instances_from_arrays(arrays)
+    assert instances.num_depots == 1
+    assert (instances.time_windows[..., 0] == 0).all() and np.isposinf(instances.time_windows[..., 1]).all()
+    assert (instances.service_time == 0).all() and np.isposinf(instances.distance_limit).all()
+    assert not instances.open_route.any() and (instances.backhaul_class == 1).all()
+    assert not instances.flags.any()
+
+
+def test_inactive_arrays_count_as_absent():
+    """A file that carries every array describes CVRP where the values bind nothing; flat scalars are accepted."""
+    arrays = generate_arrays(VARIANTS["CVRP"], 6, 2, 1)
+    arrays["open_route"] = np.zeros(2, dtype=bool)
+    arrays["distance_limit"] = np.full((2, 1), np.inf, dtype=np.float32)
+    arrays["time_windows"] = np.broadcast_to(np.array([0, np.inf], dtype=np.float32), (2, 7, 2))
+    arrays["service_time"] = np.zeros((2, 7), dtype=np.float32)
+    assert variant_of(arrays) == VARIANTS["CVRP"]
+
+
+def test_backhauls_are_an_attribute_even_if_nobody_has_one():
+    """Ten customers have no backhaul among them in one of ten instances; the variant stays what it is."""
+    arrays = generate_arrays(VARIANTS["VRPMB"], 6, 2, 1)
+    arrays["demand_linehaul"] += arrays["demand_backhaul"]
+    arrays["demand_backhaul"][:] = 0
+    assert variant_of(arrays) == VARIANTS["VRPMB"]
+
+
+def test_first_instances(arrays, tmp_path):
+    path = tmp_path / "set.npz"
+    write_arrays(path, arrays)
+    np.testing.assert_array_equal(read_instances(path, first=3).locs, arrays["locs"][:3])
+    for first in (0, 5, -1):
+        with pytest.raises(DataError, match=f"holds 4 instances, the first {first} were asked for"):
+            read_instances(path, first=first)
+
+
+def test_files_are_reproducible_and_say_how_they_were_made(arrays, tmp_path):
+    """Same arrays and metadata, same bytes; the metadata does not show up among the arrays."""
+    metadata = {"seed": 1, "variant": "MDOVRPBLTW"}
+    paths = [tmp_path / name for name in ("a.npz", "b.npz", "plain.npz")]
+    for path in paths[:2]:
+        write_arrays(path, arrays, metadata)
+    write_arrays(paths[2], arrays)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert read_metadata(paths[0]) == metadata
+    assert read_metadata(paths[2]) is None
+    with np.load(paths[0], allow_pickle=False) as archive:  # any other reader
+        assert set(archive.files) == set(arrays)
+
+
+def test_mixed_variants_have_no_single_variant():
+    arrays = generate_arrays(VARIANTS["OVRP"], 6, 2, 1)
+    arrays["open_route"][0] = False
+    with pytest.raises(DataError, match="instances of one variant are needed, got 2 kinds"):
+        variant_of(arrays)
+
+
+def test_missing_file(tmp_path):
+    path = tmp_path / "nowhere.npz"
+    for read in (read_instances, read_arrays, read_metadata):
+        with pytest.raises(DataError, match=re.escape(f"{path}: cannot be read (No such file or directory)")):
+            read(path)
+
+
+def test_damaged_files(arrays, tmp_path):
+    """Cut anywhere or with a flipped bit, a file is refused by name."""
+    path = tmp_path / "set.npz"
+    write_arrays(path, arrays)
+    whole = path.read_bytes()
+    for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DataError, match=re.escape(str(path))):
+            read_instances(path)
+    at = whole.index(arrays["locs"].tobytes()) + 5
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(DataError, match="damaged or of another layout"):
+        read_instances(path)
+
+
+def test_other_kinds_of_files(tmp_path):
+    """A folder, a text, a single .npy and pickled objects are no sets; nothing is unpickled."""
+    text, single, pickled = (tmp_path / name for name in ("text.npz", "single.npz", "pickled.npz"))
+    text.write_text("NAME : X-n101-k25")
+    with single.open("wb") as file:
+        np.save(file, np.zeros(3))
+    np.savez(pickled, locs=np.array([{"an": "object"}], dtype=object))
+    for path, message in (
+        (tmp_path, "cannot be read (Is a directory)"),
+        (text, "no .npz archive"),
+        (single, "no .npz archive"),
+        (pickled, "damaged or of another layout"),
+    ):
+        with pytest.raises(DataError, match=re.escape(f"{path}: {message}")):
+            read_instances(path)
+
+
+def changed(name, value, where=...):
+    def change(arrays):
+        arrays[name] = arrays[name].copy()
+        arrays[name][where] = value
+
+    return change
+
+
+def replaced(name, array):
+    return lambda arrays: arrays.update({name: array})
+
+
+def both_demands(arrays):
+    """The first customer both delivers and picks up."""
+    for name in ("demand_linehaul", "demand_backhaul"):
+        changed(name, np.float32(0.1), (0, 0))(arrays)
+
+
+BAD_ARRAYS = [
+    (lambda arrays: arrays.pop("locs"), "array 'locs' is missing; a set needs at least"),
+    (lambda arrays: arrays.pop("vehicle_capacity"), "array 'vehicle_capacity' is missing"),
+    (
+        lambda arrays: arrays.pop("num_depots"),
+        "demand_linehaul must be [4, 8] to match locs and 1 depot(s), got [4, 6]",
+    ),
+    (replaced("demands", np.zeros(3)), "unknown array 'demands'; known are locs"),
+    (replaced("locs", np.array([["a"]])), "locs must hold numbers, got <U1"),
+    (replaced("locs", np.zeros((4, 9))), "locs must be [instances, nodes, 2], got [4, 9]"),
+    (replaced("locs", np.zeros((0, 9, 2))), "locs must be [instances, nodes, 2], got [0, 9, 2]"),
+    (replaced("demand_linehaul", np.zeros((4, 9))), "demand_linehaul must be [4, 6] to match locs and 3 depot(s)"),
+    (replaced("time_windows", np.zeros((4, 6, 2))), "time_windows must be [4, 9, 2] to match locs, got [4, 6, 2]"),
+    (replaced("service_time", np.zeros((3, 9))), "service_time must be [4, 9] to match locs, got [3, 9]"),
+    (replaced("distance_limit", np.ones((4, 2))), "distance_limit must be [4, 1] to match locs, got [4, 2]"),
+    (changed("num_depots", 1, 0), "num_depots must be one whole number in [1, 9), got [1, 3]"),
+    (changed("num_depots", 9), "num_depots must be one whole number in [1, 9), got [9]"),
+    (replaced("num_depots", np.full((4, 1), 1.5)), "num_depots must be one whole number in [1, 9), got [1.5]"),
+    (changed("vehicle_capacity", 40.0), "vehicle_capacity must be 1, got 40.0; scale demands"),
+    (changed("speed", 2.0, 3), "speed must be 1, got 2.0"),
+    (changed("backhaul_class", 3.0, 1), "backhaul_class must be 1 or 2, got 3.0"),
+    (changed("backhaul_class", np.nan, 1), "backhaul_class must be 1 or 2, got nan"),
+    (replaced("open_route", np.full((4, 1), 7)), "open_route must be 0 or 1, got 7"),
+    (changed("locs", np.nan, (2, 5, 0)), "locs must be finite; broken at instance 2, node 5"),
+    (replaced("locs", np.full((4, 9, 2), 1e300)), "locs must be finite; broken at instance 0, node 0"),
+    (changed("demand_linehaul", -0.1, (1, 2)), "demands must be finite and at least 0; broken at instance 1, node 5"),
+    (changed("demand_linehaul", np.inf, (1, 2)), "demands must be finite and at least 0; broken at instance 1, node 5"),
+    (both_demands, "either a linehaul or a backhaul demand; broken at instance 0, node 3"),
+    (changed("demand_linehaul", 0.0), "either a linehaul or a backhaul demand; broken at instance 0, node 3"),
+    (changed("demand_linehaul", 0.12, (0, 0)), "demands must be multiples of 1/30, the capacity for 6 customers"),
+    (changed("service_time", -1.0, (0, 4)), "service_time must be finite and at least 0; broken at instance 0, node 4"),
+    (changed("time_windows", [2.0, 1.0], (0, 4)), "windows must be [earliest, latest], 0 <= earliest <= latest"),
+    (changed("time_windows", np.nan, (0, 4, 1)), "windows must be [earliest, latest], 0 <= earliest <= latest"),
+    (changed("time_windows", np.inf, (0, 4)), "earliest service must be finite; broken at instance 0, node 4"),
+    (changed("time_windows", [1.0, 4.6], (3, 2)), "depots must open at 0; broken at instance 3, node 2"),
+    (changed("distance_limit", 0.0, 2), "distance_limit must be above 0; broken at instance 2"),
+    (changed("distance_limit", np.nan, 2), "distance_limit must be above 0; broken at instance 2"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_ARRAYS)
+def test_inconsistent_arrays(arrays, change, message, tmp_path):
+    """Each is refused in one line that names the file and the array."""
+    change(arrays)
+    path = tmp_path / "set.npz"
+    write_arrays(path, arrays)
+    with pytest.raises(DataError, match=re.escape(f"{path}: ") + ".*" + re.escape(message)) as caught:
+        read_instances(path)
+    assert "\n" not in str(caught.value)
