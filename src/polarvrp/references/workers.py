@@ -1,0 +1,201 @@
+"""Worker processes for solvers: one thread each, persistent, replaceable when they hang or die.
+
+A server process is started afresh (no fork of a process that may hold a GPU, threads or locks) and forks the workers.
+Each serves one task at a time over its own pipe, so a stuck task blocks nobody and can be killed on its own.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+SECONDS_TO_LEAVE = 1.0
+"""A worker without a task that does not leave in this time is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Why a task has no result: an exception with its message, the limit that was passed, or how the process died."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    task: int | None = None
+    started_s: float = 0.0
+
+
+class WorkerPool(Generic[Task, Result]):
+    """Processes that apply one function to tasks.
+
+    Args:
+        function: Defined at the top level of a module; tasks and results must be picklable.
+        num_workers: At least 1; all are started at once.
+    """
+
+    def __init__(self, function: Callable[[Task], Result], num_workers: int) -> None:
+        self._function = function
+        self._num_workers = num_workers
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([function.__module__])
+        self._workers: list[_Worker] = []
+        self._fill()
+
+    def run(
+        self, tasks: Sequence[Task], hard_limit_s: float | None = None
+    ) -> Iterator[tuple[int, Result | TaskFailure]]:
+        """Work through tasks.
+
+        Args:
+            tasks: Given out in this order.
+            hard_limit_s: A task that takes longer is killed with its process, which is replaced.
+
+        Yields:
+            Position of a task and its result or failure, in the order of completion. When the caller stops early, the
+            tasks in work are killed.
+        """
+        next_task, open_tasks = 0, len(tasks)
+        self._fill()
+        try:
+            while open_tasks:
+                for worker in self._workers:
+                    if worker.task is None and next_task < len(tasks):
+                        self._give(worker, next_task, tasks[next_task])
+                        next_task += 1
+                for position, outcome in self._outcomes(hard_limit_s):
+                    open_tasks -= 1
+                    yield position, outcome
+                self._fill()
+        finally:
+            for worker in [w for w in self._workers if w.task is not None]:
+                self._discard(worker)
+
+    def close(self) -> None:
+        """End all processes; safe to call twice and whatever state they are in."""
+        for worker in self._workers:
+            worker.connection.close()
+            if worker.task is not None:
+                worker.process.kill()
+        deadline_s = time.monotonic() + SECONDS_TO_LEAVE
+        for worker in self._workers:
+            worker.process.join(max(0.0, deadline_s - time.monotonic()))
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.process.close()
+        self._workers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _fill(self) -> None:
+        """Replace idle processes that died and start missing ones."""
+        for worker in [w for w in self._workers if w.task is None and not w.process.is_alive()]:
+            self._discard(worker)
+        while len(self._workers) < self._num_workers:
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(theirs, self._function), daemon=True)
+            with _one_thread():
+                process.start()
+            theirs.close()  # so that the pipe ends when the process does
+            self._workers.append(_Worker(process, ours))
+
+    def _give(self, worker: _Worker, position: int, task: Task) -> None:
+        worker.task, worker.started_s = position, time.monotonic()
+        with suppress(OSError):  # if it has just died, its end of the pipe is found closed below
+            worker.connection.send(task)
+
+    def _outcomes(self, hard_limit_s: float | None) -> list[tuple[int, Result | TaskFailure]]:
+        """Wait for a worker to finish, die or run out of time."""
+        busy = [worker for worker in self._workers if worker.task is not None]
+        timeout_s = None
+        if hard_limit_s is not None:
+            timeout_s = max(0.0, min(worker.started_s for worker in busy) + hard_limit_s - time.monotonic())
+        ready = wait([worker.connection for worker in busy], timeout_s)
+        outcomes: list[tuple[int, Result | TaskFailure]] = []
+        for worker in busy:
+            position = worker.task
+            if position is None:
+                continue
+            if worker.connection in ready:
+                outcomes.append((position, self._receive(worker)))
+            elif hard_limit_s is not None and time.monotonic() - worker.started_s >= hard_limit_s:
+                self._discard(worker)
+                outcomes.append((position, TaskFailure(f"stopped after {hard_limit_s:.3g} s without an answer")))
+        return outcomes
+
+    def _receive(self, worker: _Worker) -> Result | TaskFailure:
+        try:
+            outcome: Result | TaskFailure = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join(SECONDS_TO_LEAVE)
+            code = worker.process.exitcode
+            self._discard(worker)
+            return TaskFailure(f"the worker process died (exit code {code})")
+        worker.task = None
+        return outcome
+
+    def _discard(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.process.kill()
+        worker.process.join()
+        worker.process.close()
+        worker.connection.close()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Environment in which numerical libraries start no threads of their own."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
+    """Life of a worker: it ends with its pipe or with the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the starter decides what an interrupt means
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        try:
+            outcome = function(task)
+        except Exception as error:
+            outcome = TaskFailure(f"{type(error).__name__}: {error}")
+        connection.send(outcome)
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
