@@ -365,3 +365,15 @@ class StudyConfig(Section):
             for value in getattr(self, name):
                 if value not in known:
                     raise ConfigError(f"{name} holds {value!r}; {one_of(value, known)}")
+
+    @property
+    def train_threads(self) -> int:
+        """Cores of a training: its refinement workers at full scale, one for the small trainings of ``quick``."""
+        return 1 if self.scale == "quick" else 16
+
+    def gpus_per_job(self, has_gpu: bool) -> int:
+        """Share of the ``gpu`` limit that a training or evaluation takes.
+
+        Without a GPU the small jobs of ``quick`` run side by side; all others go one after another.
+        """
+        return 0 if self.scale == "quick" and not has_gpu else 1

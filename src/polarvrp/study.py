@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from polarvrp.config import (
     TrainConfig,
 )
 from polarvrp.errors import ConfigError
-from polarvrp.sections import merge, read_yaml
+from polarvrp.sections import merge, one_of, read_yaml
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
 DATASET_CODE_VERSION = 1
@@ -40,8 +40,6 @@ EVALUATION_CODE_VERSION = 1
 TABLE_CODE_VERSION = 1
 
 Spec = dict[str, Any]
-
-# --- names -----------------------------------------------------------------------------------------------------------
 
 _ENCODED = "|".join(f"{name}-(?:{'|'.join(encoders)})" for name, encoders in BACKBONES.items())
 STEM_PATTERN = f"(?:{_ENCODED})-(?:{'|'.join(PARADIGMS)})"
@@ -86,7 +84,13 @@ class RunSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        ModelConfig(backbone=self.backbone, encoder=self.encoder)
+        if self.backbone not in BACKBONES:
+            raise ConfigError(f"unknown backbone {self.backbone!r}; {one_of(self.backbone, BACKBONES)}")
+        if self.encoder not in BACKBONES[self.backbone]:
+            known = BACKBONES[self.backbone]
+            raise ConfigError(f"{self.backbone} has no encoder {self.encoder!r}; {one_of(self.encoder, known)}")
+        if self.paradigm not in PARADIGMS:
+            raise ConfigError(f"unknown paradigm {self.paradigm!r}; {one_of(self.paradigm, PARADIGMS)}")
         for value, suffix, applies, owner in (
             (self.temperature, "-alpha", self.paradigm != "rl", "paradigms po and polar"),
             (self.refined_tours, "-k", self.paradigm == "polar", "paradigm polar"),
@@ -143,9 +147,6 @@ def parse_run(name: str) -> RunSpec:
 
 def _number(text: str) -> float:
     return float(text) if "." in text else int(text)
-
-
-# --- runs of each experiment -----------------------------------------------------------------------------------------
 
 
 def main_runs(study: StudyConfig) -> tuple[RunSpec, ...]:
@@ -244,11 +245,24 @@ def ablation_runs(study: StudyConfig) -> list[RunSpec]:
     )
 
 
+def table_runs(study: StudyConfig, table: str, at_hand: Collection[RunSpec] = ()) -> list[RunSpec]:
+    """Runs that a table lists.
+
+    Args:
+        study: The study.
+        table: One of ``config.EXPERIMENTS``.
+        at_hand: Ablation runs that were trained, or are about to be, although the study does not name them.
+    """
+    if table == "in_distribution":
+        return _distinct((*study_runs(study), *at_hand))
+    if table in GRIDS:
+        own = set(experiment_runs(study, table))
+        return [run for run in experiment_runs(study, table, GRID_BACKBONES) if run in own or run in at_hand]
+    return experiment_runs(study, table)
+
+
 def _distinct(runs: Iterable[RunSpec]) -> list[RunSpec]:
     return list(dict.fromkeys(runs))
-
-
-# --- specifications of jobs ------------------------------------------------------------------------------------------
 
 
 def canonical(spec: Mapping[str, Any]) -> str:
@@ -273,14 +287,8 @@ def dataset_spec(study: StudyConfig, split: str, variant: str, num_customers: in
 
 
 def _draw(study: StudyConfig, split: str) -> Spec:
-    datasets = study.datasets
-    if split == "test":
-        return {"code": DATASET_CODE_VERSION, "seed": datasets.test_seed, "instances": datasets.test_instances}
-    return {
-        "code": DATASET_CODE_VERSION,
-        "seed": datasets.validation_seed,
-        "instances": datasets.validation_instances,
-    }
+    seed, instances = (getattr(study.datasets, f"{split}_{key}") for key in ("seed", "instances"))
+    return {"code": DATASET_CODE_VERSION, "seed": seed, "instances": instances}
 
 
 def reference_spec(study: StudyConfig, split: str, solver: str, variant: str, num_customers: int) -> Spec:
@@ -366,9 +374,6 @@ def set_x_spec(study: StudyConfig, run: RunSpec) -> Spec:
 def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
     """What a table depends on beside the files that it reads."""
     return {"code": TABLE_CODE_VERSION, "table": table, "scale": study.scale, "runs": [run.name for run in runs]}
-
-
-# --- reading the configuration ---------------------------------------------------------------------------------------
 
 
 def load_study(overrides: Path | None = None, folder: Path = Path("config")) -> StudyConfig:
