@@ -4,12 +4,17 @@ An instance without a cost or without a reference is left out of every number an
 The gap of the two means is kept beside it, because readers who divide two printed objectives get that one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
+
+Costs: TypeAlias = Sequence[float | None] | NDArray[np.floating]
+"""One an instance; missing ones are None or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class GapSummary:
     left_out: int
 
 
-def instance_gaps_percent(costs: ArrayLike, references: ArrayLike) -> NDArray[np.float64]:
+def instance_gaps_percent(costs: Costs, references: Costs) -> NDArray[np.float64]:
     """Gap of each instance in percent, NaN where its cost or its reference is missing.
 
     Args:
@@ -54,7 +59,7 @@ def instance_gaps_percent(costs: ArrayLike, references: ArrayLike) -> NDArray[np
     return 100.0 * (cost - reference) / reference
 
 
-def summarise_gaps(costs: ArrayLike, references: ArrayLike) -> GapSummary:
+def summarise_gaps(costs: Costs, references: Costs) -> GapSummary:
     """Mean cost, mean gap and gap of means over the instances that have both a cost and a reference.
 
     Args:
