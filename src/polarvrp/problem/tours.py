@@ -141,7 +141,7 @@ def check_tour(
         InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
     """
     instance = _Instance.of(instances, index)
-    _require_every_customer_once(actions, instances.num_depots, instances.num_nodes)
+    require_every_customer_once(actions, instances.num_depots, instances.num_nodes)
     routes = actions_to_routes(actions, instances.num_depots)
     cost = load_violation = time_violation = 0.0
     first_problem = None
@@ -159,7 +159,12 @@ def check_tour(
     return TourReport(cost, load_violation, time_violation, worst, len(routes), first_problem)
 
 
-def _require_every_customer_once(actions: Sequence[int], num_depots: int, num_nodes: int) -> None:
+def require_every_customer_once(actions: Sequence[int], num_depots: int, num_nodes: int) -> None:
+    """Refuse a sequence of nodes that is no permutation of the customers, depots aside.
+
+    Raises:
+        InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
+    """
     seen = [False] * num_nodes
     for action in actions:
         if not 0 <= action < num_nodes:
