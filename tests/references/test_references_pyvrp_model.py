@@ -80,7 +80,7 @@ def test_random_routes_get_the_checkers_verdict(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_tours_survive_the_trip_through_pyvrp(variant: str) -> None:
-    instances = generated(variant, 10, 5)
+    instances = generated(variant, 10, 20)
     rng = random.Random(variant)
     for index in range(len(instances)):
         data = problem_data(integer_instance(instances, index))
