@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from polarvrp.config import ModelConfig
@@ -13,7 +12,6 @@ SHARED_LAYERS = 6
 DEEP_LAYERS = 24
 PROMPT_TOKENS = 6
 FILM_DEPTH = 3
-LARGEST_SMALL_SIZE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +106,69 @@ class Architecture:
     feedforward_width: int = 512
 
 
+CADA_FLAGS = ("C", "O", "TW", "L", "B")
+MOSES_FLAGS = ("O", "TW", "L", "B")
+LARGEST_SMALL_SIZE = 50
+"""Up to here a size takes the network that the authors of CaDA trained for 50 customers, beyond it that for 100."""
+
+PRE_RMS = BlockParts(norm="rms", pre_norm=True, feedforward="swiglu", scaled_residuals=True)
+POST_RMS = BlockParts(norm="rms", pre_norm=False, feedforward="swiglu")
+POST_INSTANCE = BlockParts(norm="instance", pre_norm=False, feedforward="relu")
+
+ROUTEFINDER_DECODER = DecoderParts(state="remaining", map_logit_keys=True, output_bias=False, unused_map=True)
+"""Of RouteFinder's repository, which MTPOMO, MVMoE and MoSES share up to the state."""
+
 POLARNET = Architecture(
+    features="limit", embedding_bias=True, block=PRE_RMS, decoder=DecoderParts(head="gated"), rope="proper"
+)
+ROUTEFINDER_ABLATION = Architecture(features="limit", embedding_bias=True, block=PRE_RMS, decoder=DecoderParts())
+MTPOMO_ABLATION = replace(ROUTEFINDER_ABLATION, block=POST_INSTANCE)
+MVMOE_ABLATION = replace(
+    MTPOMO_ABLATION,
+    block=replace(POST_INSTANCE, feedforward="mixture"),
+    decoder=DecoderParts(output="mixture"),
+)
+MTPOMO = Architecture(
+    features="coordinates",
+    embedding_bias=False,
+    block=replace(POST_INSTANCE, attention_bias=True),
+    decoder=replace(ROUTEFINDER_DECODER, state="remaining_open"),
+)
+MVMOE = replace(
+    MTPOMO,
+    block=replace(MTPOMO.block, feedforward="mixture"),
+    decoder=replace(MTPOMO.decoder, output="mixture"),
+)
+ROUTEFINDER = Architecture(
+    features="globals",
+    embedding_bias=False,
+    block=replace(PRE_RMS, attention_bias=True, scaled_residuals=False),
+    decoder=ROUTEFINDER_DECODER,
+    final_norm=True,
+)
+CADA = Architecture(
     features="limit",
     embedding_bias=True,
-    block=BlockParts(norm="rms", pre_norm=True, feedforward="swiglu", scaled_residuals=True),
-    decoder=DecoderParts(head="gated"),
-    rope="proper",
+    block=POST_RMS,
+    decoder=DecoderParts(),
+    stack="dual",
+    flags=CADA_FLAGS,
+    prompt="tokens",
+    prompt_tokens=5,
+    sparse_factor=0.2,
+)
+CADA_LARGE = replace(CADA, prompt_tokens=1, sparse_factor=None)
+FILMMED = replace(CADA, film_depth=1)
+MOSES = Architecture(
+    features="globals",
+    embedding_bias=False,
+    block=replace(POST_RMS, attention_bias=True),
+    decoder=ROUTEFINDER_DECODER,
+    stack="dual",
+    flags=MOSES_FLAGS,
+    prompt="concatenated",
+    fusion="simultaneous",
+    adapters="mixture",
 )
 
 
@@ -124,16 +179,28 @@ class Backbone:
     Attributes:
         architecture: Its shared encoder and its decoder.
         options: Optional fields of :class:`polarvrp.config.ModelConfig` that it honours.
+        large: Its architecture for more than 50 customers, where that is another one.
     """
 
     architecture: Architecture
     options: frozenset[str]
+    large: Architecture | None = None
 
 
-PLE_FAMILY_OPTIONS = frozenset({"film", "prompt", "rope", "head", "glimpse_mask", "ple_form", "layers"})
+COMMON_OPTIONS = frozenset({"glimpse_mask", "layers"})
+PLE_OPTIONS = COMMON_OPTIONS | {"film", "prompt", "rope", "head", "ple_form"}
 
 BUILT_IN: dict[str, Backbone] = {
-    "polarnet": Backbone(POLARNET, PLE_FAMILY_OPTIONS),
+    "mtpomo": Backbone(MTPOMO, COMMON_OPTIONS),
+    "mvmoe": Backbone(MVMOE, COMMON_OPTIONS),
+    "routefinder": Backbone(ROUTEFINDER, COMMON_OPTIONS),
+    "cada": Backbone(CADA, COMMON_OPTIONS, large=CADA_LARGE),
+    "filmmed": Backbone(FILMMED, COMMON_OPTIONS | {"head"}),
+    "moses": Backbone(MOSES, COMMON_OPTIONS | {"adapters"}),
+    "mtpomo_ablation": Backbone(MTPOMO_ABLATION, PLE_OPTIONS),
+    "mvmoe_ablation": Backbone(MVMOE_ABLATION, PLE_OPTIONS),
+    "routefinder_ablation": Backbone(ROUTEFINDER_ABLATION, PLE_OPTIONS),
+    "polarnet": Backbone(POLARNET, PLE_OPTIONS),
 }
 
 
@@ -144,35 +211,32 @@ def architecture_of(config: ModelConfig) -> Architecture:
         config: Names a backbone of ``BUILT_IN`` and one of its encoders.
 
     Raises:
-        ConfigError: If an option is set that the backbone has no use for.
+        ConfigError: If an option is set that the backbone or the encoder has no use for.
     """
     backbone = BUILT_IN[config.backbone]
-    refused = [name for name in sorted(OPTIONAL) if getattr(config, name) is not None and name not in backbone.options]
-    if refused:
-        raise ConfigError(f"backbone {config.backbone} has no option {refused[0]}; leave it unset")
-    sized = replace(
-        backbone.architecture,
-        width=config.width,
-        heads=config.heads,
-        feedforward_width=config.feedforward_width,
+    for name in sorted(PLE_OPTIONS | {"adapters"}):
+        if getattr(config, name) is not None and name not in backbone.options:
+            raise ConfigError(f"backbone {config.backbone} has no option {name}; leave it unset")
+    architecture = backbone.architecture
+    if backbone.large is not None and config.num_customers > LARGEST_SMALL_SIZE:
+        architecture = backbone.large
+    architecture = replace(
+        architecture, width=config.width, heads=config.heads, feedforward_width=config.feedforward_width
     )
-    return ENCODERS[config.encoder](sized, config)
+    if config.encoder == "deep":
+        architecture = replace(architecture, layers=DEEP_LAYERS)
+    if config.encoder == "ple":
+        architecture = _with_ple(architecture, config)
+    elif config.ple_form is not None:
+        raise ConfigError(f"ple_form belongs to encoder ple, got it with {config.encoder}; leave it unset")
+    return _with_decoder_options(_with_encoder_options(architecture, config), config)
 
 
-OPTIONAL = PLE_FAMILY_OPTIONS | {"adapters"}
-
-
-def _shared(architecture: Architecture, config: ModelConfig) -> Architecture:
-    return _with_options(architecture, config)
-
-
-def _deep(architecture: Architecture, config: ModelConfig) -> Architecture:
-    return _with_options(replace(architecture, layers=DEEP_LAYERS), config)
-
-
-def _ple(architecture: Architecture, config: ModelConfig) -> Architecture:
-    """Prompt, gates and experts; the modulation of customers belongs to the paper's own model alone."""
-    ple = replace(
+def _with_ple(architecture: Architecture, config: ModelConfig) -> Architecture:
+    """Experts, gates and a prompt; modulated customers belong to the paper's own model alone."""
+    if config.prompt is False:
+        raise ConfigError("prompt must not be off with encoder ple: its gates read the prompt")
+    return replace(
         architecture,
         stack="ple",
         task_experts=config.task_experts,
@@ -182,37 +246,33 @@ def _ple(architecture: Architecture, config: ModelConfig) -> Architecture:
         prompt_tokens=PROMPT_TOKENS,
         film_depth=FILM_DEPTH if config.backbone == "polarnet" else 0,
     )
-    if config.prompt is False:
-        raise ConfigError("prompt must not be off with encoder ple: its gates read the prompt")
-    return _with_options(ple, config)
 
 
-ENCODERS: dict[str, Callable[[Architecture, ModelConfig], Architecture]] = {
-    "shared": _shared,
-    "deep": _deep,
-    "ple": _ple,
-}
-
-
-def _with_options(architecture: Architecture, config: ModelConfig) -> Architecture:
-    """The architecture with those options that the configuration sets."""
+def _with_encoder_options(architecture: Architecture, config: ModelConfig) -> Architecture:
     film_depth, prompt, tokens = architecture.film_depth, architecture.prompt, architecture.prompt_tokens
     if config.film is not None:
         film_depth = FILM_DEPTH if config.film else 0
     if config.prompt is not None:
         prompt, tokens = ("tokens", PROMPT_TOKENS) if config.prompt else ("none", 0)
-    decoder = architecture.decoder
-    if config.head is not None:
-        plain = config.head == "plain"
-        decoder = replace(decoder, head=config.head, output=decoder.output if plain else "linear")
     return replace(
         architecture,
         film_depth=film_depth,
         prompt=prompt,
         prompt_tokens=tokens,
         flags=architecture.flags or (FLAG_NAMES if film_depth or tokens else ()),
-        rope=architecture.rope if config.rope is None else config.rope,
-        ple_form=architecture.ple_form if config.ple_form is None else config.ple_form,
-        layers=architecture.layers if config.layers is None else config.layers,
-        decoder=decoder if config.glimpse_mask is None else replace(decoder, glimpse_mask=config.glimpse_mask),
+        rope=config.rope or architecture.rope,
+        ple_form=config.ple_form or architecture.ple_form,
+        layers=config.layers or architecture.layers,
+        adapters=config.adapters or architecture.adapters,
     )
+
+
+def _with_decoder_options(architecture: Architecture, config: ModelConfig) -> Architecture:
+    decoder = architecture.decoder
+    if config.head is not None:
+        # The gated and the ReLD head come with a linear output map of their own.
+        output = decoder.output if config.head == "plain" else "linear"
+        decoder = replace(decoder, head=config.head, output=output)
+    if config.glimpse_mask is not None:
+        decoder = replace(decoder, glimpse_mask=config.glimpse_mask)
+    return replace(architecture, decoder=decoder)

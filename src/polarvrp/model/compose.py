@@ -5,20 +5,23 @@ from __future__ import annotations
 from torch import nn
 
 from polarvrp.config import ModelConfig
+from polarvrp.model.adapters import add_adapters
 from polarvrp.model.architectures import Architecture, BlockParts
 from polarvrp.model.attention import Attention
 from polarvrp.model.blocks import Block
 from polarvrp.model.conditioning import ConcatenatedPrompt, Conditioning, FiLM, PromptTokens
 from polarvrp.model.decoder import STATE_FEATURES, PointerDecoder
+from polarvrp.model.dual import DualStack
 from polarvrp.model.embedding import NodeEmbedding
 from polarvrp.model.feedforward import ReluFeedForward, SwiGLU
 from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
 from polarvrp.model.linear import Linear
+from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput
 from polarvrp.model.norms import NORMS
 from polarvrp.model.policy import Policy
 from polarvrp.model.stacks import PLEStack, SequenceStack
 
-FEEDFORWARDS = {"relu": ReluFeedForward, "swiglu": SwiGLU}
+FEEDFORWARDS = {"relu": ReluFeedForward, "swiglu": SwiGLU, "mixture": MixtureFeedForward}
 
 
 def compose(architecture: Architecture, config: ModelConfig) -> Policy:
@@ -28,7 +31,7 @@ def compose(architecture: Architecture, config: ModelConfig) -> Policy:
         architecture: The parts.
         config: The configuration that the policy carries.
     """
-    return Policy(
+    policy = Policy(
         config,
         NodeEmbedding(architecture.width, architecture.features, architecture.embedding_bias),
         _conditioning(architecture),
@@ -36,14 +39,30 @@ def compose(architecture: Architecture, config: ModelConfig) -> Policy:
         _decoder(architecture),
         architecture.rope,
     )
+    if architecture.adapters != "none":
+        add_adapters(policy, architecture.adapters)
+    return policy
 
 
-def make_block(architecture: Architecture, experts: int | None = None) -> Block:
-    """One block of the architecture's stack, or a stack of experts of such blocks."""
+def make_block(architecture: Architecture, experts: int | None = None, *, sparse: bool = False) -> Block:
+    """One block of the architecture's stack.
+
+    Args:
+        architecture: Says which.
+        experts: Make that many side by side; ``None`` makes a plain one.
+        sparse: Make a block of a dual stack's sparse stream.
+    """
     parts, width = architecture.block, architecture.width
     norm = NORMS[parts.norm]
     return Block(
-        Attention(width, architecture.heads, bias=parts.attention_bias, experts=experts),
+        Attention(
+            width,
+            architecture.heads,
+            bias=parts.attention_bias,
+            top_half=sparse,
+            initial_factor=architecture.sparse_factor if sparse else None,
+            experts=experts,
+        ),
         FEEDFORWARDS[parts.feedforward](width, architecture.feedforward_width, experts),
         (norm(width, experts), norm(width, experts)),
         pre_norm=parts.pre_norm,
@@ -71,7 +90,15 @@ def _stack(architecture: Architecture) -> nn.Module:
     def factory(experts: int | None) -> Block:
         return make_block(architecture, experts)
 
+    def sparse() -> Block:
+        return make_block(architecture, sparse=True)
+
+    def dense() -> Block:
+        return make_block(architecture)
+
     width, layers = architecture.width, architecture.layers
+    if architecture.stack == "dual":
+        return DualStack(sparse, dense, width, layers, architecture.fusion == "sequential")
     if architecture.stack == "ple":
         return PLEStack(factory, width, layers, architecture.task_experts, architecture.ple_form == "pre")
     final_norm = NORMS[architecture.block.norm](width) if architecture.final_norm else None
@@ -86,6 +113,8 @@ def _decoder(architecture: Architecture) -> PointerDecoder:
         head = GatedHead(width, heads, hidden, num_state)
     elif parts.head == "reld":
         head = ReldHead(width, hidden, num_state)
+    elif parts.output == "mixture":
+        head = PlainHead(MixtureOutput(width))
     else:
         head = PlainHead(Linear(width, width, bias=parts.output_bias))
     return PointerDecoder(
