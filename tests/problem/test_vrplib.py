@@ -116,7 +116,7 @@ REFUSED = [
     (PLAIN.replace("5 1 1\n", "6 1 1\n"), "line 12 of NODE_COORD_SECTION: node 6 is repeated or not in 1 to 5"),
     (PLAIN.replace("5 1 1\n", "5 1\n"), "line 12 of NODE_COORD_SECTION must hold a node and 2 number(s)"),
     (PLAIN.replace("5 1 1\n", "5 1 nan\n"), "coordinates must be numbers, got 'nan'"),
-    (PLAIN[: PLAIN.index("DEPOT")].removesuffix("5 1\n"), "DEPOT_SECTION must name one depot"),  # cut short
+    (PLAIN[: PLAIN.index("DEPOT")].removesuffix("5 1\n"), "DEMAND_SECTION must hold 5 nodes, got 4"),  # cut short
     (PLAIN.replace("DEMAND_SECTION", "what is this"), "line 13 is no key, section or row of one: 'what is this'"),
     (SOLOMON, "this is Solomon's text format of time-window instances (VEHICLE, CUSTOMER); wanted is a VRPLIB file"),
     ("Dear reader,\nthis is a letter.\n", "unknown format; wanted is a VRPLIB file (NAME, TYPE : CVRP"),
@@ -195,6 +195,18 @@ def test_half_a_unit_is_rounded_up():
     """floor(d + 0.5): 2.5 costs 3, where rounding half to even gives 2."""
     library = parse_vrp(PLAIN.replace("2 3 4", "2 2.5 0"), "tiny")
     assert check_routes(library, [Route(0, (1,)), Route(0, (2,)), Route(0, (3,)), Route(0, (4,))]).cost == 6 + 6 + 2 + 2
+
+
+ROUNDED = ("A-n32-k5", "X-n101-k25", "Antwerp1", "P-n16-k8", "Leuven1")
+UNROUNDED = ("Li_21", "Golden_9", "tai75a", "CMT1")
+
+
+@pytest.mark.parametrize(
+    ("name", "rounded"), [*((name, True) for name in ROUNDED), *((name, False) for name in UNROUNDED)]
+)
+def test_rounding_is_a_convention_of_the_set(name, rounded):
+    """All these files say EUC_2D; only the set tells how published costs count."""
+    assert parse_vrp(PLAIN.replace("tiny", name), "text").rounds_distances is rounded
 
 
 @pytest.mark.parametrize(

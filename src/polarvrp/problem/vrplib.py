@@ -31,6 +31,9 @@ INFORMATIVE_KEYS = {"NAME", "COMMENT", "VEHICLES", "NODE_COORD_TYPE", "DISPLAY_D
 """Keys that change nothing: the number of vehicles is no bound, coordinates are planar or refused."""
 
 CVRP_KEYS = {"TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "CAPACITY"} | INFORMATIVE_KEYS
+UNROUNDED_SETS = re.compile(r"(CMT|Golden|Li|tai)[_\d]")
+"""Sets whose costs are published without rounding, although their files say EUC_2D like the rounded ones."""
+
 CVRP_SECTIONS = {"NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"}
 
 Row: TypeAlias = tuple[int, list[str]]
@@ -56,6 +59,11 @@ class LibraryInstance:
     @property
     def num_customers(self) -> int:
         return len(self.demands) - 1
+
+    @property
+    def rounds_distances(self) -> bool:
+        """Whether published costs of its set count distances rounded to the nearest integer."""
+        return UNROUNDED_SETS.match(self.name) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,11 +298,11 @@ def _cvrp(file: _File) -> LibraryInstance:
     dimension, capacity = (_whole(file, file.keys.get(name), name) for name in ("DIMENSION", "CAPACITY"))
     if dimension < 2 or capacity < 1:
         raise file.error(f"DIMENSION must be at least 2 and CAPACITY at least 1, got {dimension} and {capacity}")
+    places = _rows(file, "NODE_COORD_SECTION", dimension, width=2)
+    demanded = _rows(file, "DEMAND_SECTION", dimension, width=1)
     depot = _depot(file, dimension)
     order = [depot, *(node for node in range(dimension) if node != depot)]
-    rows = _rows(file, "NODE_COORD_SECTION", dimension, width=2)
-    coordinates = np.array([[_finite(file, word) for word in rows[node]] for node in order], dtype=np.float64)
-    demanded = _rows(file, "DEMAND_SECTION", dimension, width=1)
+    coordinates = np.array([[_finite(file, word) for word in places[node]] for node in order], dtype=np.float64)
     demands = [_whole(file, demanded[node][0], f"demand of node {node + 1}") for node in order]
     if demands[0] != 0 or min(demands) < 0:
         raise file.error(f"demands must be 0 at the depot and never negative, got {demands[0]} and {min(demands)}")
