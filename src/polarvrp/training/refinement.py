@@ -24,7 +24,8 @@ from pyvrp.search import OPERATORS, LocalSearch, PerturbationManager
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import check_tour
 from polarvrp.references.integers import IntegerInstance, integer_instance
-from polarvrp.references.pyvrp_model import actions_of, problem_data, pyvrp_version, solution_of
+from polarvrp.references.pyvrp_model import actions_of, problem_data, solution_of
+from polarvrp.references.versions import pyvrp_version
 from polarvrp.references.workers import TaskFailure, WorkerPool
 from polarvrp.tolerances import POLICY_TOLERANCE
 

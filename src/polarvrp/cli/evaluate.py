@@ -1,0 +1,55 @@
+"""``polarvrp evaluate``: solve sets of instances with a trained policy."""
+
+import argparse
+from pathlib import Path
+
+from polarvrp.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="sets to solve")
+    parser.add_argument("--model", required=True, metavar="RUN_OR_PATH", help="a run, or its weights.safetensors")
+    parser.add_argument("--output", type=Path, nargs="+", required=True, help="one Parquet file a set, in order")
+    parser.add_argument("--first", type=int, metavar="K", help="solve only the first K instances of each set")
+    parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
+    parser.add_argument(
+        "--mixed-backhauls",
+        choices=("strict", "published"),
+        default="strict",
+        help="load rule while decoding; published repeats the published environments, which overload vehicles",
+    )
+    parser.add_argument("--run", help="refuse weights of another run")
+    parser.add_argument("--fingerprint", help="refuse weights trained by another specification")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if len(options.output) != len(options.instances):
+        raise ConfigError(
+            f"--output needs one file a set: got {len(options.output)} for {len(options.instances)}; list them in order"
+        )
+    from polarvrp.problem.datasets import read_instances
+
+    sets = [read_instances(path, first=options.first) for path in options.instances]
+
+    from polarvrp.decoding.greedy import Decoding
+    from polarvrp.evaluation.evaluate import evaluate_set, warm_up
+    from polarvrp.evaluation.models import load_trained
+    from polarvrp.progress import progress
+    from polarvrp.references.solutions import write_solutions
+
+    trained = load_trained(options.model, options.run, options.fingerprint)
+    decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls)
+    provenance = {
+        "model": trained.provenance,
+        "augmentations": options.augmentations,
+        "mixed_backhauls": options.mixed_backhauls,
+        "device": str(trained.device),
+        "bfloat16": trained.bfloat16,
+    }
+    warm_up(trained.policy, sets[0], trained.bfloat16)
+    for instances, output in progress(zip(sets, options.output, strict=True), len(sets), trained.run, "set"):
+        rows = evaluate_set(trained.policy, trained.run, instances, decoding, trained.bfloat16)
+        write_solutions(output, rows, key="run", metadata=provenance)
+    return 0

@@ -1,0 +1,87 @@
+"""``polarvrp train``: train one run, or go on with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polarvrp.errors import ConfigError, DataError
+from polarvrp.problem.variants import TRAINING_VARIANTS
+
+if TYPE_CHECKING:
+    from polarvrp.config import StudyConfig
+    from polarvrp.study import RunSpec
+
+EXIT_RESUMABLE = 75
+RESULTS = Path("results")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("run", metavar="RUN", help="name of the run, e.g. polarnet-ple-polar-n50-s0")
+    parser.add_argument("--configfile", type=Path, help="your own configuration, merged over config/")
+    parser.add_argument("--spec", help="specification of the run as JSON instead of configuration files")
+    parser.add_argument("--state", type=Path, help="resumable state (default: results/checkpoints/RUN)")
+    parser.add_argument("--validation", type=Path, nargs="+", help="validation sets (default: made where missing)")
+    parser.add_argument("--output", type=Path, help="weights (default: results/models/RUN/weights.safetensors)")
+    parser.add_argument("--workers", type=int, help="processes of local search (default: OMP_NUM_THREADS or all cores)")
+    parser.add_argument("--max-seconds", type=float, help="stop after that long, keep the state, exit with 75")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command."""
+    from polarvrp.study import load_study, parse_run, train_spec
+
+    run = parse_run(options.run)
+    if options.spec is None:
+        study = load_study(options.configfile)
+        spec = train_spec(study, run)
+        validation = options.validation or [_validation_set(study, name, run) for name in TRAINING_VARIANTS]
+    elif options.configfile is not None:
+        raise ConfigError("give either --configfile or --spec, not both")
+    else:
+        spec = _parse_json(options.spec)
+        if not options.validation:
+            raise ConfigError("--spec needs --validation FILE.npz ...")
+        validation = options.validation
+    missing = [path for path in validation if not path.is_file()]
+    if missing:
+        raise DataError(f"validation set {missing[0]} does not exist; make it with `polarvrp generate`")
+    workers = options.workers or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+
+    from polarvrp.training.trainer import TrainJob, train
+
+    output = options.output or RESULTS / "models" / run.name / "weights.safetensors"
+    job = TrainJob(
+        run=run.name,
+        spec=spec,
+        state=options.state or RESULTS / "checkpoints" / run.name,
+        validation=validation,
+        output=output,
+        tracking=output.parents[2] if output.parents[1].name == "models" else output.parent,
+        workers=workers,
+        max_seconds=options.max_seconds,
+    )
+    return 0 if train(job) else EXIT_RESUMABLE
+
+
+def _validation_set(study: StudyConfig, variant: str, run: RunSpec) -> Path:
+    """Validation set of the study, made if it is missing."""
+    path = RESULTS / "datasets" / "validation" / f"{variant}-n{run.num_customers}.npz"
+    if not path.exists():
+        datasets = study.datasets
+        write_set(path, variant, run.num_customers, datasets.validation_instances, datasets.validation_seed)
+    return path
+
+
+def _parse_json(text: str) -> dict[str, object]:
+    try:
+        spec = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--spec is no JSON: {error}") from error
+    if not isinstance(spec, dict):
+        raise ConfigError(f"--spec must be a JSON object, got {type(spec).__name__}")
+    return spec

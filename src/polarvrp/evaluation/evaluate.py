@@ -1,0 +1,84 @@
+"""A trained policy on a set of instances: greedy multi-start under the symmetries, every tour priced exactly.
+
+Protocol: paper, experimental settings. Time is the wall time of augmenting, encoding and decoding the whole set,
+files and networks loaded, divided evenly over its instances.
+"""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.model.policy import Policy
+from polarvrp.problem.datasets import variant_of
+from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
+from polarvrp.problem.tours import check_tour, first_impossible_customer
+from polarvrp.references.solutions import SolutionRow
+from polarvrp.tolerances import POLICY_TOLERANCE
+
+
+def evaluate_set(
+    policy: Policy, run: str, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool
+) -> list[SolutionRow]:
+    """Solve every instance of a set.
+
+    Args:
+        policy: On the device to compute on.
+        run: Name for the rows.
+        instances: One variant, one size.
+        decoding: Effort and rules.
+        bfloat16: Whether matrix products run in bfloat16.
+
+    Returns:
+        One row an instance, in order. An instance with a customer whom no vehicle can serve gets no cost, only the
+        reason.
+    """
+    impossible = [first_impossible_customer(instances, index) for index in range(len(instances))]
+    servable = [index for index, reason in enumerate(impossible) if reason is None]
+    start_s = time.perf_counter()
+    tours = _decode(policy, instances[np.array(servable)], decoding, bfloat16) if servable else []
+    seconds = (time.perf_counter() - start_s) / max(len(servable), 1)
+    found = dict(zip(servable, tours, strict=True))
+    variant = variant_of(instances).name
+    return [
+        _row(variant, run, instances, index, found.get(index), seconds, impossible[index])
+        for index in range(len(instances))
+    ]
+
+
+def warm_up(policy: Policy, instances: Instances[NodeArrays], bfloat16: bool) -> None:
+    """Solve one instance untimed on a GPU, where the first call compiles and allocates."""
+    if next(policy.parameters()).device.type == "cuda":
+        evaluate_set(policy, "warm-up", instances[:1], Decoding(), bfloat16)
+
+
+def _decode(
+    policy: Policy, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool
+) -> Sequence[list[int]]:
+    device = next(policy.parameters()).device
+    with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+        _, tours = solve_greedily(policy, to_tensors(instances, device), decoding)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return tours
+
+
+def _row(
+    variant: str,
+    run: str,
+    instances: Instances[NodeArrays],
+    index: int,
+    tour: list[int] | None,
+    seconds: float,
+    reason: str | None,
+) -> SolutionRow:
+    """Exact cost and feasibility of one tour, or why there is none."""
+    size = instances.num_customers
+    if tour is None:
+        return SolutionRow(variant, size, index, run, None, (), 0, 0.0, None, reason=reason)
+    report = check_tour(instances, index, tour, time_tolerance=POLICY_TOLERANCE)
+    return SolutionRow(
+        variant, size, index, run, report.cost, tuple(tour), report.num_routes, seconds, report.max_violation
+    )

@@ -1,0 +1,61 @@
+"""Trained policies by name: found, loaded, and verified to be the one that was asked for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polarvrp.errors import CheckpointMismatchError, DataError
+from polarvrp.model.policy import Policy
+from polarvrp.model.saving import load_policy
+
+MODELS = Path("results/models")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedPolicy:
+    """A policy ready for inference.
+
+    Attributes:
+        policy: On ``device``.
+        run: Name of its training.
+        provenance: What its file says of its making.
+        device: The first GPU, else the CPU.
+        bfloat16: Whether its matrix products should run in bfloat16: on GPUs that compute it.
+    """
+
+    policy: Policy
+    run: str
+    provenance: dict[str, Any]
+    device: torch.device
+    bfloat16: bool
+
+
+def load_trained(model: str, run: str | None = None, fingerprint: str | None = None) -> TrainedPolicy:
+    """Load a trained policy.
+
+    Args:
+        model: Path of its weights, or its run, then found under ``results/models/``.
+        run: Run that the weights must be of, None for any.
+        fingerprint: Specification that they must have been trained by, None for any.
+
+    Raises:
+        DataError: If there is no such file.
+        CheckpointMismatchError: If the weights are another run's or were trained by another specification.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    policy, provenance = load_policy(_find(model), device)
+    found = {"run": provenance.get("run"), "fingerprint": provenance.get("fingerprint")}
+    for name, wanted in (("run", run), ("fingerprint", fingerprint)):
+        if wanted is not None and found[name] != wanted:
+            raise CheckpointMismatchError(f"{model} holds {name} {found[name]}, not {wanted}; train that run first")
+    bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return TrainedPolicy(policy.eval(), str(found["run"]), provenance, device, bfloat16)
+
+
+def _find(model: str) -> Path:
+    for path in (Path(model), MODELS / model / "weights.safetensors"):
+        if path.is_file():
+            return path
+    raise DataError(f"no model {model!r}: neither a file nor a run under {MODELS}; train it with `polarvrp train`")

@@ -1,0 +1,81 @@
+"""A trained policy on the instances of CVRPLIB's Set-X (Uchoa et al. 2017).
+
+Coordinates are scaled into the unit square for the network; costs are computed from the file's coordinates, with
+distances rounded as CVRPLIB counts, and in the published form, the length without rounding, rounded up once.
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.errors import InfeasibleTourError
+from polarvrp.files import atomic_path
+from polarvrp.model.policy import Policy
+from polarvrp.problem.instances import to_tensors
+from polarvrp.problem.tours import actions_to_routes
+from polarvrp.problem.vrplib import check_routes, load_set_x, to_instances
+
+SCHEMA = pa.schema(
+    [
+        pa.field("instance", pa.string(), nullable=False),
+        pa.field("best_known", pa.int64(), nullable=False),
+        pa.field("cost", pa.int64(), nullable=False),
+        pa.field("gap_percent", pa.float64(), nullable=False),
+        pa.field("published_cost", pa.int64(), nullable=False),
+        pa.field("published_gap_percent", pa.float64(), nullable=False),
+        pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("actions", pa.list_(pa.uint16()), nullable=False),
+    ]
+)
+
+
+def evaluate_set_x(
+    policy: Policy, names: Sequence[str], decoding: Decoding, bfloat16: bool
+) -> Iterator[dict[str, Any]]:
+    """Solve instances one by one.
+
+    Args:
+        policy: On the device to compute on.
+        names: Instances of Set-X.
+        decoding: Effort.
+        bfloat16: Whether matrix products run in bfloat16.
+
+    Yields:
+        One row of ``SCHEMA`` an instance.
+    """
+    device = next(policy.parameters()).device
+    for name in names:
+        library, best_known, _ = load_set_x(name)
+        start_s = time.perf_counter()
+        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+            _, (actions,) = solve_greedily(policy, to_tensors(to_instances(library), device), decoding)
+        seconds = time.perf_counter() - start_s
+        report = check_routes(library, actions_to_routes(actions, num_depots=1))
+        if report.first_problem is not None:
+            raise InfeasibleTourError(f"{name}: {report.first_problem}")
+        published = math.ceil(report.length)
+        yield {
+            "instance": name,
+            "best_known": best_known,
+            "cost": report.cost,
+            "gap_percent": 100 * (report.cost - best_known) / best_known,
+            "published_cost": published,
+            "published_gap_percent": 100 * (published - best_known) / best_known,
+            "seconds": seconds,
+            "actions": actions,
+        }
+
+
+def write_set_x(path: Path, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> None:
+    """Write the rows with their provenance in the schema's metadata."""
+    schema = SCHEMA.with_metadata({b"polarvrp": json.dumps(provenance, sort_keys=True).encode()})
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), temporary, compression="zstd")

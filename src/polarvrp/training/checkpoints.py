@@ -1,0 +1,110 @@
+"""Resumable state of a training: written aside and renamed, the newest two kept, never a pickle.
+
+A checkpoint is a folder ``checkpoint-{steps}`` with ``state.safetensors`` (parameters and the optimiser's moments)
+and ``state.json`` (where the training stands and the history so far).
+"""
+
+import json
+import logging
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
+
+KEPT = 2
+
+
+@dataclass
+class Position:
+    """Where a training stands.
+
+    Attributes:
+        epoch: Epoch in work, from 1.
+        step: Steps done in it.
+        sums: What those steps returned, added up.
+        elapsed_s: Wall seconds of training so far, over all processes.
+        history: One row per finished epoch.
+    """
+
+    epoch: int = 1
+    step: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class CheckpointStore:
+    """Checkpoints of one training.
+
+    Args:
+        folder: Where they live; made if missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, position: Position, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """Write a checkpoint, then remove those older than the newest two.
+
+        Without an optimiser it is the last one of a finished training: it needs no moments and stays alone.
+        """
+        steps = position.epoch * 1_000_000_000 + position.step
+        final = self._folder / f"checkpoint-{steps:013d}"
+        temporary = self._folder / f".partial-{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        save_file(_tensors(model, optimizer), temporary / "state.safetensors")
+        (temporary / "state.json").write_text(json.dumps(asdict(position)), encoding="utf-8")
+        for name in ("state.safetensors", "state.json"):
+            with (temporary / name).open("rb") as handle:
+                os.fsync(handle.fileno())
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+        for old in self._existing()[: -KEPT if optimizer is not None else -1]:
+            shutil.rmtree(old)
+
+    def load(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
+        """Restore the newest readable checkpoint into ``model`` and ``optimizer``; without one, start afresh."""
+        for folder in reversed(self._existing()):
+            try:
+                position = Position(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
+                tensors = load_file(folder / "state.safetensors")
+            except (OSError, ValueError, TypeError, SafetensorError) as error:
+                logger.warning("%s is unreadable (%s); trying the checkpoint before it", folder, error)
+                continue
+            _restore(tensors, model, optimizer)
+            return position
+        return Position()
+
+    def _existing(self) -> list[Path]:
+        return sorted(self._folder.glob("checkpoint-*"))
+
+
+def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+    """Parameters, buffers and the optimiser's state by name."""
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters() if optimizer is not None else ():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{key}.{name}"] = value.contiguous()
+    return tensors
+
+
+def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Inverse of ``_tensors``."""
+    weights = {key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")}
+    model.load_state_dict(weights)
+    for name, parameter in model.named_parameters():
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            value = tensors.get(f"optimizer.{key}.{name}")
+            if value is not None:
+                # The step counter of AdamW stays in main memory; its moments live with the parameter.
+                optimizer.state[parameter][key] = value if key == "step" else value.to(parameter.device)

@@ -1,0 +1,83 @@
+"""History of a training: one row per epoch, averaged from the sums that its steps returned."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polarvrp.files import atomic_path, write_text
+from polarvrp.training.clock import PHASES
+
+SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("learning_rate", pa.float64()),
+        pa.field("loss", pa.float64()),
+        pa.field("sampled_cost", pa.float64()),
+        pa.field("greedy_cost", pa.float64()),
+        pa.field("best_cost", pa.float64()),
+        pa.field("validation_cost", pa.float64()),
+        pa.field("validation_gap_percent", pa.float64()),
+        pa.field("seconds", pa.float64()),
+        *(pa.field(f"seconds_{phase}", pa.float64()) for phase in PHASES),
+        pa.field("seconds_validate", pa.float64()),
+        pa.field("instances_per_second", pa.float64()),
+        pa.field("peak_memory_gb", pa.float64()),
+        pa.field("refined_tours", pa.int64()),
+        pa.field("refinement_improvement_percent", pa.float64()),
+    ]
+)
+"""Columns of ``history.parquet``. ``seconds`` is the wall time of the steps, validation apart; costs are means over
+the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour; the improvement is a mean over refined tours."""
+
+
+def epoch_row(
+    epoch: int,
+    learning_rate: float,
+    sums: Mapping[str, float],
+    validation: Mapping[str, float],
+    peak_memory_gb: float,
+) -> dict[str, Any]:
+    """Row of a finished epoch.
+
+    Args:
+        epoch: From 1.
+        learning_rate: In that epoch.
+        sums: Results of ``TrainingStep.run`` added up over the epoch, and ``seconds``.
+        validation: ``cost``, ``gap_percent`` and ``seconds``, or nothing.
+        peak_memory_gb: Largest memory in use so far.
+    """
+    instances = sums["instances"]
+    refined = int(sums.get("refined_tours", 0))
+    row: dict[str, Any] = {
+        "epoch": epoch,
+        "learning_rate": learning_rate,
+        "loss": sums["loss"] / instances,
+        "sampled_cost": sums["sampled_cost"] / instances,
+        "greedy_cost": sums["greedy_cost"] / instances if "greedy_cost" in sums else None,
+        "best_cost": sums["best_cost"] / instances,
+        "validation_cost": validation.get("cost"),
+        "validation_gap_percent": validation.get("gap_percent"),
+        "seconds": sums["seconds"],
+        "seconds_validate": validation.get("seconds"),
+        "instances_per_second": instances / sums["seconds"],
+        "peak_memory_gb": peak_memory_gb,
+        "refined_tours": refined,
+        "refinement_improvement_percent": 100 * sums["refinement_improvement"] / refined if refined else None,
+    }
+    return row | {f"seconds_{phase}": sums[f"seconds_{phase}"] for phase in PHASES}
+
+
+def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """One JSON object a line, rewritten as a whole so that each epoch stands there once."""
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_history(path: Path, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> None:
+    """Write ``history.parquet`` with its provenance in the schema's metadata."""
+    schema = SCHEMA.with_metadata({b"polarvrp": json.dumps(provenance, sort_keys=True).encode()})
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), temporary, compression="zstd")

@@ -1,0 +1,62 @@
+"""Training objectives as functions of the costs and log-likelihoods of S tours of each of B instances.
+
+Both depend on the network through log-likelihoods alone, so the gradient of each is one coefficient a tour, which
+``decoding.scoring`` turns into gradients of the parameters.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+Objective = Callable[[Tensor, Tensor], Tensor]
+
+
+def reinforce(cost: Tensor, log_likelihood: Tensor) -> Tensor:
+    """REINFORCE with the mean over an instance's tours as baseline (POMO).
+
+    Formula: mean over i, j of ``(cost_ij - mean_j cost_ij) * log p_ij``.
+
+    Args:
+        cost: Float, ``[B, S]``.
+        log_likelihood: Float, ``[B, S]``.
+
+    Returns:
+        Scalar loss.
+    """
+    advantage = cost - cost.mean(1, keepdim=True)
+    return (advantage * log_likelihood).mean()
+
+
+def preference(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tensor:
+    """Preference optimisation over all ordered pairs of an instance's tours.
+
+    Formula: minus the mean over i and all S * S pairs (j, k) of
+    ``1[cost_ij < cost_ik] * log sigmoid(temperature * (log p_ij - log p_ik))``; ties and the diagonal count 0.
+
+    Args:
+        cost: Float, ``[B, S]``.
+        log_likelihood: Float, ``[B, S]``.
+        temperature: The paper's alpha.
+
+    Returns:
+        Scalar loss.
+
+    Source: section on preference optimization with local augmented refinement.
+    """
+    preferred = cost[:, :, None] < cost[:, None, :]
+    margin = temperature * (log_likelihood[:, :, None] - log_likelihood[:, None, :])
+    return -torch.where(preferred, logsigmoid(margin), torch.zeros_like(margin)).mean()
+
+
+def loss_and_coefficients(objective: Objective, cost: Tensor, log_likelihood: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss and its derivative by each tour's log-likelihood.
+
+    Returns:
+        Detached scalar, and float ``[B, S]``.
+    """
+    leaf = log_likelihood.detach().requires_grad_()
+    loss = objective(cost, leaf)
+    (coefficients,) = torch.autograd.grad(loss, leaf)
+    return loss.detach(), coefficients

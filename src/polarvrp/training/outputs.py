@@ -1,0 +1,74 @@
+"""Final files of a training: weights, resolved configuration, history, metadata."""
+
+import dataclasses
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from polarvrp.files import write_text
+from polarvrp.model.policy import Policy
+from polarvrp.model.saving import save_policy
+from polarvrp.study import fingerprint, parse_run, parse_train_spec
+from polarvrp.training.checkpoints import Position
+from polarvrp.training.history import write_history
+
+PACKAGES = ("polarvrp", "torch", "numpy", "pyvrp")
+
+
+def write_outputs(output: Path, run: str, spec: Mapping[str, Any], policy: Policy, position: Position) -> None:
+    """Write ``output`` and, beside it, ``config.yaml``, ``history.parquet`` and ``metadata.json``, weights last.
+
+    Args:
+        output: ``weights.safetensors``.
+        run: Name of the run.
+        spec: What it depends on.
+        policy: The trained network.
+        position: Its history and elapsed time.
+    """
+    folder = output.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    model_config, config = parse_train_spec(spec)
+    named = parse_run(run)
+    metadata = {
+        "run": run,
+        "backbone": named.backbone,
+        "encoder": named.encoder,
+        "paradigm": named.paradigm,
+        "num_customers": named.num_customers,
+        "seed": named.seed,
+        "parameters": sum(parameter.numel() for parameter in policy.parameters()),
+        "device": _device_name(next(policy.parameters()).device),
+        "epochs": len(position.history),
+        "total_seconds": position.elapsed_s,
+        "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        "git_revision": _git_revision(),
+        "spec": dict(spec),
+        "fingerprint": fingerprint(spec),
+    }
+    training = dataclasses.asdict(config) | {"milestones": list(config.milestones)}
+    resolved = {"run": run, "model": dataclasses.asdict(model_config), "training": training}
+    write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
+    provenance = {key: metadata[key] for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device")}
+    write_history(folder / "history.parquet", position.history, provenance)
+    write_text(folder / "metadata.json", json.dumps(metadata, indent=2) + "\n")
+    save_policy(output, policy, provenance)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
+
+
+def _git_revision() -> str | None:
+    """Commit of the source tree, None outside a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,168 @@
+"""A training that was stopped or killed and started again equals one that ran through, bit for bit on a CPU."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+from polarvrp.cli.main import main
+from polarvrp.study import canonical, fingerprint
+from polarvrp.training import trainer as trainer_module
+from polarvrp.training.trainer import TrainJob, train
+
+RUN = "polarnet-ple-polar-n8-s0"
+SPEC: dict[str, Any] = {
+    "code": 1,
+    "model": {"backbone": "polarnet", "encoder": "ple", "width": 32, "heads": 4, "layers": 2, "feedforward_width": 32},
+    "training": {
+        "paradigm": "polar",
+        "num_customers": 8,
+        "epochs": 4,
+        "instances_per_epoch": 22,
+        "batch_size": 4,
+        "learning_rate": 0.001,
+        "milestones": [2],
+        "refinement_start_epoch": 1,
+        "validation_instances": 2,
+        "precision": "float32",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def validation(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("validation")
+    paths = [folder / f"{variant}-n8.npz" for variant in ("CVRP", "OVRPBLTW")]
+    for path in paths:
+        words = ["--variant", path.stem.split("-")[0], "--num-customers", "8", "--instances", "2", "--seed", "4321"]
+        assert main(["generate", *words, "--output", str(path)]) == 0
+    return paths
+
+
+@pytest.fixture(autouse=True)
+def _untracked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+def job(folder: Path, validation: list[Path], **changes: Any) -> TrainJob:
+    output = folder / "weights.safetensors"
+    return TrainJob(RUN, SPEC, folder / "state", validation, output, tracking=folder, **changes)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, validation: list[Path]) -> Path:
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    os.environ["WANDB_MODE"] = "disabled"
+    assert train(job(folder, validation))
+    return folder
+
+
+def timeless_history(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / "history.parquet").to_pylist()
+    measured = ("seconds", "instances_per_second", "peak_memory")
+    return [{key: value for key, value in row.items() if not key.startswith(measured)} for row in rows]
+
+
+def require_equal(one: Path, other: Path) -> None:
+    assert [row["epoch"] for row in timeless_history(one)] == [1, 2, 3, 4]
+    assert timeless_history(one) == timeless_history(other)
+    weights, expected = load_file(one / "weights.safetensors"), load_file(other / "weights.safetensors")
+    assert weights.keys() == expected.keys()
+    assert all((weights[name] == expected[name]).all() for name in weights)
+
+
+@pytest.mark.resume
+def test_stopping_in_every_epoch_changes_nothing(
+    tmp_path: Path, validation: list[Path], uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StopAfterFourSteps(trainer_module.StopRequest):
+        steps = 0
+
+        @property
+        def requested(self) -> bool:
+            self.steps += 1
+            return self.steps > 4
+
+    monkeypatch.setattr(trainer_module, "StopRequest", StopAfterFourSteps)
+    runs = 0
+    while not train(job(tmp_path, validation)):
+        runs += 1
+        assert runs < 20
+    assert runs == 5  # 24 steps, four a process: five times stopped with work left
+    require_equal(tmp_path, uninterrupted)
+
+
+@pytest.mark.resume
+def test_a_killed_process_group_resumes_and_each_epoch_counts_once(
+    tmp_path: Path, validation: list[Path], uninterrupted: Path
+) -> None:
+    command = [sys.executable, "-m", "polarvrp", "train", RUN, "--spec", canonical(SPEC), "--workers", "2"]
+    command += ["--state", str(tmp_path / "state"), "--output", str(tmp_path / "weights.safetensors")]
+    command += ["--validation", *map(str, validation)]
+    history = tmp_path / "state" / fingerprint(SPEC) / "history.jsonl"
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not history.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "weights.safetensors").exists()
+    finished_epochs = len(history.read_text().splitlines())
+    assert 1 <= finished_epochs < 4
+
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "resumed at epoch" in again.stderr
+    lines = [json.loads(line)["epoch"] for line in history.read_text().splitlines()]
+    assert lines == [1, 2, 3, 4]
+    require_equal(tmp_path, uninterrupted)
+
+
+@pytest.mark.resume
+def test_a_truncated_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, validation: list[Path], uninterrupted: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class StopAfter(trainer_module.StopRequest):
+        steps = 0
+
+        @property
+        def requested(self) -> bool:
+            self.steps += 1
+            return self.steps > 15
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer_module, "StopRequest", StopAfter)
+        assert not train(job(tmp_path, validation))
+    checkpoints = sorted((tmp_path / "state" / fingerprint(SPEC)).glob("checkpoint-*"))
+    assert len(checkpoints) == 2
+    weights = checkpoints[-1] / "state.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    assert train(job(tmp_path, validation))
+    assert "unreadable" in caplog.text
+    require_equal(tmp_path, uninterrupted)
+
+
+@pytest.mark.resume
+def test_a_finished_training_rewrites_its_outputs_without_training(
+    tmp_path: Path, validation: list[Path], uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = job(uninterrupted, validation)
+    elsewhere = TrainJob(RUN, SPEC, finished.state, validation, tmp_path / "weights.safetensors", tracking=tmp_path)
+    monkeypatch.setattr(trainer_module.TrainingStep, "run", lambda *_: pytest.fail("trained again"))
+    assert train(elsewhere)
+    require_equal(tmp_path, uninterrupted)
+
+
+@pytest.mark.resume
+def test_the_same_result_with_one_and_two_workers(tmp_path: Path, validation: list[Path], uninterrupted: Path) -> None:
+    assert train(job(tmp_path, validation, workers=2))
+    require_equal(tmp_path, uninterrupted)

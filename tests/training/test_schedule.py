@@ -1,0 +1,31 @@
+"""Schedules of the paper: learning rate, refinement, batches, the decoder's ramp."""
+
+import pytest
+
+from polarvrp.config import TrainConfig
+from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate, refines
+
+PAPER = TrainConfig(paradigm="polar", num_customers=50)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rate"), [(1, 3e-4), (270, 3e-4), (271, 3e-5), (295, 3e-5), (296, 3e-6), (300, 3e-6)]
+)
+def test_learning_rate_falls_after_epochs_270_and_295(epoch: int, rate: float) -> None:
+    assert learning_rate(PAPER, epoch) == pytest.approx(rate)
+
+
+def test_refinement_begins_after_epoch_250_and_belongs_to_polar() -> None:
+    assert [refines(PAPER, epoch) for epoch in (1, 250, 251, 300)] == [False, False, True, True]
+    assert not refines(TrainConfig(paradigm="po", num_customers=50), 300)
+
+
+@pytest.mark.parametrize(("batch_size", "batches", "last"), [(256, 391, 160), (128, 782, 32)])
+def test_the_last_batch_of_an_epoch_is_the_remainder(batch_size: int, batches: int, last: int) -> None:
+    sizes = batch_sizes(TrainConfig(paradigm="polar", num_customers=50, batch_size=batch_size))
+    assert (len(sizes), sizes[0], sizes[-1], sum(sizes)) == (batches, batch_size, last, 100_000)
+
+
+def test_the_ramp_rises_over_the_first_epoch_only() -> None:
+    assert [decoder_ramp(1, step, 4) for step in range(4)] == [0.0, 0.25, 0.5, 0.75]
+    assert decoder_ramp(2, 0, 4) == 1.0
