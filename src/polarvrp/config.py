@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from polarvrp.errors import ConfigError
 from polarvrp.sections import Section, above_zero, at_least, one_of, require_distinct
+
+GPU_DRIVER = Path("/dev/nvidiactl")
+"""Exists where an NVIDIA driver is loaded; asking torch would cost seconds."""
 
 ENCODERS = ("shared", "deep", "ple")
 PARADIGMS = ("rl", "po", "polar")
@@ -371,9 +375,10 @@ class StudyConfig(Section):
         """Cores of a training: its refinement workers at full scale, one for the small trainings of ``quick``."""
         return 1 if self.scale == "quick" else 16
 
-    def gpus_per_job(self, has_gpu: bool) -> int:
-        """Share of the ``gpu`` limit that a training or evaluation takes.
+    @property
+    def gpus_per_job(self) -> int:
+        """Share of the workflow's ``gpu`` limit that a training or evaluation takes.
 
         Without a GPU the small jobs of ``quick`` run side by side; all others go one after another.
         """
-        return 0 if self.scale == "quick" and not has_gpu else 1
+        return 0 if self.scale == "quick" and not GPU_DRIVER.exists() else 1

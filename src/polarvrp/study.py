@@ -291,6 +291,11 @@ def _draw(study: StudyConfig, split: str) -> Spec:
     return {"code": DATASET_CODE_VERSION, "seed": seed, "instances": instances}
 
 
+def chunk_starts(study: StudyConfig, split: str) -> range:
+    """First instance of each job that solves a part of a set."""
+    return range(0, getattr(study.datasets, f"{split}_instances"), study.references.chunk_instances)
+
+
 def reference_spec(study: StudyConfig, split: str, solver: str, variant: str, num_customers: int) -> Spec:
     """What a solver's solutions of one file depend on."""
     return {

@@ -1,0 +1,55 @@
+# One job solves all sets of a run: importing torch costs more than solving one.
+rule evaluate_policy:
+    input:
+        policy=WEIGHTS.format(run=SIZED_RUN),
+        instances=ancient(expand(DATASET, split="test", variant=TRAINING_VARIANTS, allow_missing=True)),
+    output:
+        expand(EVALUATION, run=SIZED_RUN, variant=TRAINING_VARIANTS, allow_missing=True),
+    log:
+        f"results/logs/evaluate_policy/{SIZED_RUN}.log",
+    conda:
+        "../envs/main.yaml"
+    threads: EVALUATION_THREADS
+    resources:
+        gpu=study.gpus_per_job,
+    params:
+        spec=evaluation_spec,
+        fingerprint=fingerprint_of,
+        augmentations=study.evaluation.augmentations,
+    shell:
+        "python -m polarvrp evaluate {input.instances} --model {input.policy} --fingerprint {params.fingerprint}"
+        " --augmentations {params.augmentations} --output {output} > {log} 2>&1"
+
+
+use rule evaluate_policy as evaluate_zero_shot with:
+    input:
+        policy=WEIGHTS.format(run=SIZED_RUN),
+        instances=ancient(expand(DATASET, split="test", variant=ZERO_SHOT_VARIANTS, allow_missing=True)),
+    output:
+        expand(EVALUATION, run=SIZED_RUN, variant=ZERO_SHOT_VARIANTS, allow_missing=True),
+    log:
+        f"results/logs/evaluate_zero_shot/{SIZED_RUN}.log",
+
+
+rule evaluate_set_x:
+    input:
+        policy=WEIGHTS.format(run=SIZED_RUN),
+    output:
+        SET_X.format(run=SIZED_RUN),
+    log:
+        f"results/logs/evaluate_set_x/{SIZED_RUN}.log",
+    conda:
+        "../envs/main.yaml"
+    threads: EVALUATION_THREADS
+    resources:
+        gpu=study.gpus_per_job,
+    params:
+        spec=set_x_spec,
+        fingerprint=fingerprint_of,
+        instances=study.set_x.instances,
+        starts=study.set_x.starts,
+        augmentations=study.evaluation.augmentations,
+    shell:
+        "python -m polarvrp evaluate-set-x --model {input.policy} --fingerprint {params.fingerprint}"
+        " --instances {params.instances} --starts {params.starts} --augmentations {params.augmentations}"
+        " --output {output} > {log} 2>&1"

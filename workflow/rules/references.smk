@@ -1,0 +1,57 @@
+# A set that fits in one chunk is solved by one job; others by a job a chunk, and one that puts them together.
+if len(jobs.chunk_starts(study, "test")) == 1:
+
+    rule solve_references:
+        input:
+            instances=ancient(DATASET),
+        output:
+            REFERENCE,
+        log:
+            "results/logs/solve_references/{split}-{solver}-{variant}-n{n}.log",
+        conda:
+            "../envs/main.yaml"
+        threads: 1
+        params:
+            spec=reference_spec,
+            seconds=limit_of,
+            seed=study.references.seed,
+        shell:
+            "python -m polarvrp reference {input.instances} --solver {wildcards.solver} --seconds {params.seconds}"
+            " --seed {params.seed} --workers {threads} --output {output} > {log} 2>&1"
+
+else:
+
+    rule solve_reference_chunk:
+        input:
+            instances=ancient(DATASET),
+        output:
+            CHUNK,
+        log:
+            "results/logs/solve_reference_chunk/{split}-{solver}-{variant}-n{n}-{start}.log",
+        conda:
+            "../envs/main.yaml"
+        threads: 1
+        params:
+            spec=reference_spec,
+            seconds=limit_of,
+            seed=study.references.seed,
+            instances=study.references.chunk_instances,
+        shell:
+            "python -m polarvrp reference {input.instances} --solver {wildcards.solver} --seconds {params.seconds}"
+            " --seed {params.seed} --start {wildcards.start} --count {params.instances} --workers {threads}"
+            " --output {output} > {log} 2>&1"
+
+    rule merge_references:
+        input:
+            chunks=chunks,
+        output:
+            REFERENCE,
+        log:
+            "results/logs/merge_references/{split}-{solver}-{variant}-n{n}.log",
+        conda:
+            "../envs/main.yaml"
+        threads: 1
+        params:
+            spec=reference_spec,
+        shell:
+            "python -m polarvrp reference --merge {input.chunks} --output {output} > {log} 2>&1"
