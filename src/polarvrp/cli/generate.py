@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from polarvrp.errors import ConfigError, DataError
+from polarvrp.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,40 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the set and print what it is; a file that holds another set is never overwritten."""
-    from polarvrp.problem.datasets import write_arrays
-    from polarvrp.problem.numpy_generator import GENERATOR_VERSION, generate_arrays
+    from polarvrp.problem.sets import write_set
     from polarvrp.problem.variants import parse_variant
 
     if options.output.suffix != ".npz":
         raise ConfigError(f"--output must end in .npz, got {options.output}")
-    variant = parse_variant(options.variant)
-    metadata = {
-        "variant": variant.name,
-        "num_customers": options.num_customers,
-        "instances": options.instances,
-        "seed": options.seed,
-        "generator_version": GENERATOR_VERSION,
-    }
-    _require_same_set(options.output, metadata)
-    arrays = generate_arrays(variant, options.num_customers, options.instances, options.seed)
-    write_arrays(options.output, arrays, metadata)
+    name = parse_variant(options.variant).name
+    write_set(options.output, name, options.num_customers, options.instances, options.seed)
     print(
-        f"{options.output}: {options.instances} instances of {variant.name} with {options.num_customers} customers, "
+        f"{options.output}: {options.instances} instances of {name} with {options.num_customers} customers, "
         f"seed {options.seed}"
     )
     return 0
-
-
-def _require_same_set(path: Path, metadata: dict[str, object]) -> None:
-    from polarvrp.problem.datasets import read_metadata
-
-    if not path.exists():
-        return
-    found = read_metadata(path)
-    if found is None:
-        raise DataError(f"{path} exists and does not say how it was made; move it away or choose another --output")
-    changed = [
-        f"{key} {found.get(key)} instead of {value}" for key, value in metadata.items() if found.get(key) != value
-    ]
-    if changed:
-        raise DataError(f"{path} holds another set ({', '.join(changed)}); move it away or choose another --output")

@@ -70,6 +70,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def _validation_set(study: StudyConfig, variant: str, run: RunSpec) -> Path:
     """Validation set of the study, made if it is missing."""
+    from polarvrp.problem.sets import write_set
+
     path = RESULTS / "datasets" / "validation" / f"{variant}-n{run.num_customers}.npz"
     if not path.exists():
         datasets = study.datasets
