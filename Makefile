@@ -1,6 +1,6 @@
 # make run    everything at scale quick: tables, figures and a report in results/
 # make test   the whole test suite
-# Both first create $(VENV) with the pinned versions of constraints.txt; PYTHON=python3.12 chooses another interpreter.
+# Both first install the pinned versions of constraints.txt into $(VENV), once; PYTHON=python3.12 chooses another Python.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,26 +13,27 @@ pins := $(VENV)/constraints.txt
 
 run: $(VENV)/.installed
 	@. $(bin)/activate && snakemake --cores all
-	@echo "Tables are in results/tables, figures in results/figures; open results/report.html for all of them."
+	@echo "Tables are in results/tables, figures in results/figures; results/report.html shows them all."
 
 test: $(VENV)/.installed-dev
 	@. $(bin)/activate && pytest
 
-# A machine that has a torch new enough keeps it: the environment then sees the system's packages.
+# A machine that has a new enough torch keeps it: the environment then sees the system's packages, and torch is not pinned.
 $(bin)/python:
-	@if $(PYTHON) -c "$(has_torch)"; then shared=--system-site-packages; fi; $(PYTHON) -m venv $$shared $(VENV)
+	@if $(call has_torch,$(PYTHON)); then shared=--system-site-packages; fi; $(PYTHON) -m venv $$shared $(VENV)
 
 $(pins): constraints.txt | $(bin)/python
-	@if $(bin)/python -c "$(has_torch)"; then grep -v "^torch==" constraints.txt > $@; else cp constraints.txt $@; fi
+	@if $(call has_torch,$(bin)/python); then grep -v "^torch==" $< > $@; else cp $< $@; fi
 
 $(VENV)/.installed: pyproject.toml $(pins)
-	$(bin)/python -m pip install --quiet --constraint $(pins) --editable .
+	@echo "Installing polarvrp into $(VENV); this takes some minutes, once."
+	@$(bin)/python -m pip install --quiet --constraint $(pins) --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(pins)
-	$(bin)/python -m pip install --quiet --constraint $(pins) --editable ".[dev]"
+	@echo "Installing polarvrp and its test tools into $(VENV); this takes some minutes, once."
+	@$(bin)/python -m pip install --quiet --constraint $(pins) --editable ".[dev]"
 	@touch $(VENV)/.installed $@
 
-define has_torch
-import importlib.metadata, sys; sys.exit(tuple(map(int, importlib.metadata.version('torch').split('.')[:2])) < (2, 9))
-endef
+has_torch = $(1) -c "from importlib.metadata import version; \
+	raise SystemExit(tuple(map(int, version('torch').split('.')[:2])) < (2, 9))" 2> /dev/null
