@@ -53,8 +53,8 @@ def in_distribution(rows: Sequence[Row]) -> list[Sheet]:
         columns += [[Cell()] * len(methods), _average_gaps(rows, size, methods, 3), [Cell()] * len(methods)]
     blocks.append(_block("Average", [method_label(m) for m in methods], columns))
     caption = (
-        f"Performance on the test instances of the training variants ({_counts(rows)}). {_gap_caption(rows)} "
-        f"Time is that of the whole set."
+        f"Performance on the test instances of the training variants ({_counts(rows)}); time is that of "
+        f"the whole set. {_gap_caption(rows)}"
     )
     head = [Column("Variant", numeric=False), Column("Method", numeric=False)]
     return [Sheet(caption, [*head, *heads], blocks, scale_warning(rows[0]["scale"]))]
