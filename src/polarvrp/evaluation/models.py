@@ -45,13 +45,14 @@ def load_trained(model: str, run: str | None = None, fingerprint: str | None = N
         CheckpointMismatchError: If the weights are another run's or were trained by another specification.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    policy, provenance = load_policy(_find(model), device)
+    policy, header = load_policy(_find(model), device)
+    provenance = header["metadata"]
     found = {"run": provenance.get("run"), "fingerprint": provenance.get("fingerprint")}
     for name, wanted in (("run", run), ("fingerprint", fingerprint)):
         if wanted is not None and found[name] != wanted:
             raise CheckpointMismatchError(f"{model} holds {name} {found[name]}, not {wanted}; train that run first")
     bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return TrainedPolicy(policy.eval(), str(found["run"]), provenance, device, bfloat16)
+    return TrainedPolicy(policy, str(found["run"]), provenance, device, bfloat16)
 
 
 def _find(model: str) -> Path:

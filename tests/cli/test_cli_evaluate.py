@@ -1,0 +1,72 @@
+"""``polarvrp evaluate`` and ``evaluate-set-x``: files, and bad input in one line with exit code 2."""
+
+from pathlib import Path
+
+import pytest
+
+from polarvrp.cli.main import main
+from polarvrp.config import ModelConfig
+from polarvrp.model.registry import build_policy
+from polarvrp.model.saving import save_policy
+from polarvrp.references.solutions import read_solutions
+
+RUN = "polarnet-shared-po-n8-s0"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("evaluate")
+    policy = build_policy(ModelConfig(encoder="shared", width=32, heads=4, layers=1, feedforward_width=32), 0)
+    save_policy(path / "moved.safetensors", policy, {"run": RUN, "fingerprint": "abc"})
+    for name in ("CVRP", "MDVRPMBTW"):
+        words = ["--variant", name, "--num-customers", "8", "--instances", "3", "--seed", "1"]
+        assert main(["generate", *words, "--output", str(path / f"{name}.npz")]) == 0
+    return path
+
+
+def test_several_sets_become_files_that_check_accepts(folder: Path, tmp_path: Path) -> None:
+    sets = [str(folder / f"{name}.npz") for name in ("CVRP", "MDVRPMBTW")]
+    outputs = [str(tmp_path / f"{number}.parquet") for number in range(2)]
+    model = str(folder / "moved.safetensors")
+    assert main(["evaluate", *sets, "--model", model, "--first", "2", "--run", RUN, "--output", *outputs]) == 0
+    for instances, output in zip(sets, outputs, strict=True):
+        table = read_solutions(output)
+        assert table["run"].to_pylist() == [RUN, RUN]
+        assert main(["check", instances, output]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        # no such model
+        (["evaluate", "{CVRP}", "--model", "polarnet-ple-polar-n9-s0", "--output", "{out}"], "no model"),
+        # another run's weights
+        (
+            ["evaluate", "{CVRP}", "--model", "{model}", "--run", "polarnet-ple-po-n8-s0", "--output", "{out}"],
+            "holds run polarnet-shared-po-n8-s0, not polarnet-ple-po-n8-s0",
+        ),
+        # weights of another specification
+        (["evaluate", "{CVRP}", "--model", "{model}", "--fingerprint", "f", "--output", "{out}"], "fingerprint"),
+        # no such set
+        (["evaluate", "{dir}/none.npz", "--model", "{model}", "--output", "{out}"], "none.npz"),
+        # a text file instead of weights
+        (["evaluate", "{CVRP}", "--model", "{text}", "--output", "{out}"], "text.safetensors"),
+        # two sets, one output
+        (["evaluate", "{CVRP}", "{CVRP}", "--model", "{model}", "--output", "{out}"], "one file a set"),
+        (["evaluate-set-x", "--model", "nothing", "--output", "{out}"], "no model"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_half_written(
+    folder: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.safetensors"
+    text.write_text("not weights")
+    out = tmp_path / "out.parquet"
+    places = {"CVRP": folder / "CVRP.npz", "model": folder / "moved.safetensors", "dir": tmp_path}
+    places |= {"text": text, "out": out}
+    assert main([word.format(**places) for word in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    assert list(tmp_path.iterdir()) == [text]

@@ -1,0 +1,69 @@
+"""Evaluation of a policy: exact prices, best over starts and symmetries, impossible instances set apart."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from polarvrp.config import ModelConfig
+from polarvrp.decoding import greedy
+from polarvrp.decoding.greedy import Decoding
+from polarvrp.evaluation.evaluate import evaluate_set
+from polarvrp.model.policy import Policy
+from polarvrp.model.registry import build_policy
+from polarvrp.problem.datasets import instances_from_arrays
+from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.tours import check_tour
+from polarvrp.problem.variants import parse_variant
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return build_policy(ModelConfig(width=32, heads=4, layers=2, feedforward_width=32), 0).eval()
+
+
+def instances_of(name: str, count: int = 4) -> Instances[NodeArrays]:
+    return instances_from_arrays(generate_arrays(parse_variant(name), 12, count, seed=3))
+
+
+@pytest.mark.parametrize("name", ["CVRP", "OVRPBLTW", "VRPMBTW", "MDVRPLTW", "MDOVRPMB"])
+def test_rows_are_exact_and_more_effort_is_never_worse(policy: Policy, name: str) -> None:
+    instances = instances_of(name)
+    costs = []
+    for decoding in (Decoding(1, max_starts=1), Decoding(1), Decoding(8)):
+        rows = evaluate_set(policy, "run", instances, decoding, bfloat16=False)
+        assert [row.instance for row in rows] == [0, 1, 2, 3]
+        for row in rows:
+            report = check_tour(instances, row.instance, row.actions, time_tolerance=1e-5)
+            assert report.first_problem is None
+            assert (row.cost, row.routes) == (report.cost, report.num_routes)
+            assert (row.variant, row.method) == (name, "run")
+        costs.append(np.array([row.cost for row in rows]))
+    assert (costs[1] <= costs[0] + 1e-6).all()
+    assert (costs[2] <= costs[1] + 1e-6).all()
+    assert (costs[2] < costs[0] - 1e-6).any()
+
+
+def test_the_size_of_decoding_batches_changes_nothing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    instances = instances_of("MDVRPB")
+    whole = evaluate_set(policy, "run", instances, Decoding(8), bfloat16=False)
+    # Two starts at a time, one instance at a time.
+    monkeypatch.setitem(greedy.ENTRIES_PER_BATCH, "cpu", 2 * 8 * instances.num_nodes)
+    parts = evaluate_set(policy, "run", instances, Decoding(8), bfloat16=False)
+    assert [row.cost for row in parts] == pytest.approx([row.cost for row in whole], abs=1e-6)
+
+
+def test_an_impossible_instance_gets_a_reason_and_does_not_stop_the_others(policy: Policy) -> None:
+    instances = instances_of("VRPL")
+    limit = instances.distance_limit.copy()
+    limit[1] = 0.1
+    rows = evaluate_set(policy, "run", dataclasses.replace(instances, distance_limit=limit), Decoding(1), False)
+    assert [row.cost is None for row in rows] == [False, True, False, False]
+    assert "customer" in str(rows[1].reason)
+
+
+def test_a_set_of_impossible_instances_only(policy: Policy) -> None:
+    instances = instances_of("CVRP", 2)
+    heavy = dataclasses.replace(instances, demand_linehaul=instances.demand_linehaul * 100)
+    assert [row.cost for row in evaluate_set(policy, "run", heavy, Decoding(1), False)] == [None, None]
