@@ -1,0 +1,67 @@
+"""``polarvrp tables`` and ``polarvrp figures``: what they print, and how they refuse."""
+
+import pytest
+
+from polarvrp.cli.main import main
+from results_folder import ResultsFolder
+
+RUN = "polarnet-ple-polar-n10-s0"
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = ResultsFolder(tmp_path / "results")
+    folder.evaluate(RUN, 3.0, variants=("CVRP",))
+    folder.evaluate("cada-shared-rl-n10-s0", 4.0, variants=("CVRP",))
+    folder.train(RUN)
+    return folder.root
+
+
+def test_tables_prints_each_path(root, capsys):
+    assert main(["tables", "in_distribution", "--results", str(root)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [str(root / "tables" / f"in_distribution.{suffix}") for suffix in ("parquet", "csv", "md", "tex")]
+    assert all((root / "tables" / line.rpartition("/")[2]).is_file() for line in printed)
+
+
+def test_runs_limit_the_table(root):
+    assert main(["tables", "in_distribution", "--results", str(root), "--runs", RUN]) == 0
+    assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
+
+
+def test_without_names_what_has_no_results_is_said_and_left_out(root, capsys):
+    assert main(["tables", "--results", str(root)]) == 0
+    captured = capsys.readouterr()
+    assert "training_cost.parquet" in captured.out and "zero_shot.parquet" not in captured.out
+    assert "zero_shot left out: table zero_shot has no results" in captured.err
+
+
+def test_figures_prints_each_path(root, capsys):
+    main(["tables", "in_distribution", "--results", str(root)])
+    capsys.readouterr()
+    assert main(["figures", "in_distribution", "--results", str(root)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        str(root / "figures" / f"in_distribution.{suffix}") for suffix in ("png", "pdf")
+    ]
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tables", "zeroshot"], "unknown table 'zeroshot'; there are in_distribution, zero_shot"),  # a typo
+        (["tables", "set_x"], "make them with: snakemake --cores all set_x"),  # nothing made yet
+        (["tables", "--scale", "paper"], "holds no results"),  # only quick results exist
+        (["tables", "in_distribution", "--runs", "polarnet"], "'polarnet' names no run"),  # no run's name
+        (["tables", "in_distribution", "--runs", "mtpomo-shared-rl-n10-s0"], "does not exist"),  # a run not made yet
+        (["figures", "gaps"], "unknown figure 'gaps'"),  # a typo
+        (["figures", "zero_shot"], "make it with: polarvrp tables zero_shot"),  # no table yet
+    ],
+)
+def test_refusals_are_one_line_and_exit_code_2(root, capsys, arguments, message):
+    assert main([*arguments[:1], "--results", str(root), *arguments[1:]]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err.splitlines()[-1] and "Traceback" not in captured.err
+    assert not (root / "tables").exists() and not (root / "figures").exists()

@@ -1,0 +1,110 @@
+"""Writing tables: four files each, an explicit schema, provenance, the same bytes for the same rows."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from polarvrp.config import EXPERIMENTS
+from polarvrp.errors import ConfigError
+from polarvrp.tables.build import FORMATS, build_tables
+from polarvrp.tables.registry import TABLES
+from polarvrp.tables.sources import MissingResultsError, Results
+
+RUN = "polarnet-ple-polar-n10-s0"
+CONTRACT = {
+    "in_distribution": "variant num_customers method objective gap_percent seconds instances reference scale",
+    "zero_shot": "variant num_customers method objective gap_percent seconds instances reference scale",
+    "set_x": "instance method best_known cost gap_percent scale",
+    "training_paradigms": "backbone paradigm variant gap_percent scale",
+    "encoder_settings": "backbone encoder variant gap_percent parameters scale",
+    "temperature": "alpha paradigm mean_gap_percent epoch_seconds scale",
+    "refined_tours": "refined_tours_k mean_gap_percent epoch_seconds scale",
+    "task_experts": "task_experts_kappa mean_gap_percent epoch_seconds_without_ls epoch_seconds_with_ls scale",
+    "refinement_start": "refinement_start_epoch mean_gap_percent epoch_seconds scale",
+    "training_cost": "method num_customers parameters epoch_seconds total_hours peak_memory_gb scale",
+    "paper_comparison": "table row column paper ours difference scale",
+}
+
+
+@pytest.fixture
+def quick(folder):
+    folder.evaluate(RUN, 3.0)
+    folder.train(RUN)
+    return Results(folder.root, "quick")
+
+
+def test_there_is_one_table_an_experiment():
+    assert list(TABLES) == list(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_columns_hold_the_promised_ones_in_order(name):
+    names = TABLES[name].schema.names
+    assert [column for column in names if column in CONTRACT[name].split()] == CONTRACT[name].split()
+    assert names[-1] == "scale"
+
+
+def test_tables_are_written_in_every_format(quick, folder):
+    paths = build_tables(quick, ["in_distribution"])
+    assert paths == [folder.root / "tables" / f"in_distribution.{suffix}" for suffix in FORMATS]
+    table = pq.read_table(paths[0])
+    assert table.schema.equals(TABLES["in_distribution"].schema)
+    with paths[1].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == table.num_rows == 32
+    assert [float(row["gap_percent"]) for row in rows] == table["gap_percent"].to_pylist()
+
+
+def test_parquet_says_where_its_numbers_come_from(quick):
+    provenance = json.loads(pq.read_schema(build_tables(quick, ["in_distribution"])[0]).metadata[b"polarvrp"])
+    assert provenance["scale"] == "quick" and provenance["table"] == "in_distribution"
+    assert provenance["fingerprints"] == {RUN: f"print-of-{RUN}"}
+
+
+def test_same_rows_give_same_bytes(quick):
+    first = [path.read_bytes() for path in build_tables(quick)]
+    assert [path.read_bytes() for path in build_tables(quick)] == first
+
+
+def test_all_tables_that_have_results_are_built_when_none_is_named(quick):
+    built = list(dict.fromkeys(path.stem for path in build_tables(quick)))
+    assert built == ["in_distribution", "training_paradigms", "encoder_settings", "training_cost", "paper_comparison"]
+
+
+def test_comparison_leaves_out_tables_of_another_scale(quick, folder):
+    folder.solve("polarnet-ple-polar-n50-s0", "CVRP", 50, [11.0])
+    build_tables(Results(folder.root, "paper"), ["in_distribution"])
+    with pytest.raises(MissingResultsError, match="table paper_comparison has no results"):
+        build_tables(quick, ["paper_comparison"])
+    paths = build_tables(Results(folder.root, "paper"), ["paper_comparison"])
+    ours = {tuple(row.values())[:3]: row["ours"] for row in pq.read_table(paths[0]).to_pylist()}
+    assert ours["in_distribution", "CVRP-n50", "polarnet-ple-polar objective"] == 11.0
+
+
+def test_unknown_names_list_the_known(quick):
+    with pytest.raises(ConfigError, match="unknown table 'zeroshot'; there are in_distribution, zero_shot, set_x"):
+        build_tables(quick, ["zeroshot"])
+
+
+def test_missing_results_name_the_command_that_makes_them(quick, folder):
+    with pytest.raises(MissingResultsError, match="snakemake --cores all zero_shot"):
+        build_tables(quick, ["zero_shot"])
+    with pytest.raises(MissingResultsError, match="holds no results"):
+        build_tables(Results(folder.root / "nowhere", "quick"))
+
+
+def test_failed_table_leaves_nothing_behind(quick, folder):
+    path = folder.root / "evaluations" / "test" / RUN / "CVRP-n10.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(Exception, match="no complete Parquet file"):
+        build_tables(quick, ["in_distribution"])
+    assert not (folder.root / "tables").exists()
+
+
+def test_building_tables_imports_no_torch():
+    code = "import sys, polarvrp.cli.tables, polarvrp.tables.build; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

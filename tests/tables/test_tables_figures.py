@@ -1,0 +1,82 @@
+"""Figures: drawn from tables of the right scale, labelled with it, and the same bytes for the same numbers."""
+
+import pytest
+
+from polarvrp.config import GRID_BACKBONES
+from polarvrp.errors import ConfigError, DataError
+from polarvrp.tables.build import build_tables
+from polarvrp.tables.figures import FIGURES, draw_figures, encoder_settings, in_distribution, training_curves
+from polarvrp.tables.sources import MissingResultsError, Results
+
+RUN = "polarnet-ple-polar-n10-s0"
+
+
+@pytest.fixture
+def quick(folder):
+    folder.evaluate(RUN, 3.0)
+    folder.evaluate("polarnet-ple-polar-n20-s0", 4.0)
+    folder.evaluate("cada-shared-rl-n10-s0", 5.0)
+    folder.train(RUN)
+    results = Results(folder.root, "quick")
+    build_tables(results)
+    return results
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_gaps_have_a_panel_a_size_and_a_row_a_variant(quick):
+    figure = in_distribution(quick)
+    assert [axes.get_title() for axes in figure.axes] == ["n=10", "n=20"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()][:3] == ["CVRP", "VRPTW", "OVRP"]
+    assert legend(figure) == ["CaDA", "Ours"]  # PyVRP is the reference, its gap is 0 everywhere
+    x, y = figure.axes[1].collections[-1].get_offsets().T
+    assert x.tolist() == pytest.approx([4.0] * 16)
+    assert [round(value) for value in y] == list(range(16))
+
+
+def test_grids_have_a_panel_a_backbone_with_means(folder, quick):
+    for backbone in GRID_BACKBONES[:2]:
+        for encoder, gap in (("shared", 3.0), ("ple", 2.0)):
+            folder.evaluate(f"{backbone}-{encoder}-polar-n10-s0", gap)
+    build_tables(quick, ["encoder_settings"])
+    titles = [axes.get_title() for axes in encoder_settings(quick).axes]
+    assert titles == ["MTPOMO\nShared 3.00, PLE 2.00", "MVMoE\nShared 3.00, PLE 2.00", "Ours\nPLE 3.00"]
+
+
+def test_curves_show_every_epoch(quick):
+    figure = training_curves(quick)
+    cost, gap = figure.axes
+    assert cost.get_lines()[0].get_xydata().tolist() == [[1, 1.0], [2, 0.5]]
+    assert gap.get_ylabel() == "validation gap (%)"
+    assert legend(figure) == ["Ours"]
+
+
+@pytest.mark.parametrize("draw", [in_distribution, training_curves])
+def test_titles_state_the_scale(quick, draw):
+    assert draw(quick).get_suptitle().endswith("scale quick: nothing here is a result")
+
+
+def test_figures_are_written_twice_with_the_same_bytes(quick, folder):
+    paths = draw_figures(quick, ["training_curves"])
+    assert paths == [folder.root / "figures" / f"training_curves.{suffix}" for suffix in ("png", "pdf")]
+    first = [path.read_bytes() for path in paths]
+    assert first[0].startswith(b"\x89PNG") and first[1].startswith(b"%PDF")
+    assert [path.read_bytes() for path in draw_figures(quick, ["training_curves"])] == first
+
+
+def test_every_figure_that_can_be_drawn_is_drawn(quick):
+    drawn = list(dict.fromkeys(path.stem for path in draw_figures(quick)))
+    assert drawn == [name for name in FIGURES if name != "zero_shot"]
+
+
+def test_what_cannot_be_drawn_is_named(quick, folder):
+    with pytest.raises(ConfigError, match="unknown figure 'curves'; there are in_distribution"):
+        draw_figures(quick, ["curves"])
+    with pytest.raises(MissingResultsError, match=r"zero_shot\.parquet does not exist; make it with: polarvrp tables"):
+        draw_figures(quick, ["zero_shot"])
+    with pytest.raises(DataError, match=r"in_distribution\.parquet is of scale quick, not paper"):
+        draw_figures(Results(folder.root, "paper"), ["in_distribution"])
+    with pytest.raises(MissingResultsError, match="holds no tables to draw"):
+        draw_figures(Results(folder.root / "nowhere", "quick"))
