@@ -39,7 +39,7 @@ class Tracker(Protocol):
         """
 
     def finish(self) -> None:
-        """Close the run after the last epoch."""
+        """Close the run: the training is complete, or stops and goes on later."""
 
 
 class NullTracker:
@@ -53,11 +53,11 @@ class NullTracker:
 
 
 class OfflineTracker:
-    """Collects the epochs and writes them as one offline run in the end, unless that was done before.
+    """Collects the epochs and writes them as one offline run once all are there, unless that was done before.
 
     Args:
         run: Name of the run.
-        spec: Its specification, shown as the run's configuration.
+        spec: Its specification (``study.train_spec``), shown as the run's configuration.
         directory: Folder that holds ``wandb/``.
     """
 
@@ -72,8 +72,9 @@ class OfflineTracker:
         self._rows[row["epoch"]] = row
 
     def finish(self) -> None:
-        """Write the offline run."""
-        replay(self._run, self._spec, list(self._rows.values()), self._directory, "offline")
+        """Write the offline run if the training is complete."""
+        if len(self._rows) == self._spec["training"]["epochs"]:
+            replay(self._run, self._spec, list(self._rows.values()), self._directory, "offline")
 
 
 class OnlineTracker:
@@ -81,7 +82,7 @@ class OnlineTracker:
 
     Args:
         run: Name of the run.
-        spec: Its specification, shown as the run's configuration.
+        spec: Its specification (``study.train_spec``), shown as the run's configuration.
         directory: Folder that holds ``wandb/``.
         state: Folder of the training's state; remembers the id and the last epoch sent.
     """
@@ -92,6 +93,7 @@ class OnlineTracker:
         known = json.loads(self._marker.read_text(encoding="utf-8")) if self._marker.exists() else None
         self._id = known["id"] if known else self._ledger.new_id()
         self._rows: dict[int, Row] = {}
+        self._epochs = spec["training"]["epochs"]
         self._last_epoch = known["epoch"] if known else 0
         self._remember()
         self._wandb_run = _start(self._id, spec, directory, "online")
@@ -105,9 +107,10 @@ class OnlineTracker:
             self._remember()
 
     def finish(self) -> None:
-        """Close the run and note its history as uploaded."""
+        """Close the run; a complete history counts as uploaded."""
         self._wandb_run.finish()
-        self._ledger.add(self._id, list(self._rows.values()))
+        if len(self._rows) == self._epochs:
+            self._ledger.add(self._id, list(self._rows.values()))
 
     def _remember(self) -> None:
         write_text(self._marker, json.dumps({"id": self._id, "epoch": self._last_epoch}))

@@ -18,6 +18,7 @@ COMMANDS = {
     "describe": "parts and parameter count of a network as JSON",
     "tables": "build tables from the results that exist",
     "figures": "draw figures from the tables that exist",
+    "report": "put tables and figures into one HTML page",
     "sync-wandb": "upload training histories to W&B",
 }
 
