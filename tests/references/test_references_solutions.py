@@ -1,6 +1,7 @@
 """Files of solutions: round trip, one schema whatever the rows hold, and errors that name the file."""
 
 import dataclasses
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -98,7 +99,28 @@ def test_merge_orders_instances_and_refuses_strangers(tmp_path: Path) -> None:
     assert not (tmp_path / "mixed.parquet").exists()
 
 
-def test_importing_needs_neither_torch_nor_pandas() -> None:
-    code = "import sys, polarvrp.references.solutions; print([m for m in ('torch', 'pandas') if m in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == "[]"
+def test_numbers_survive_exactly(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    rows = [
+        dataclasses.replace(SOLVED, instance=i, cost=rng.expovariate(1e-3), seconds=rng.random() * 1e-9, seed=2**62 + i)
+        for i in range(5000)
+    ]
+    write_solutions(tmp_path / "many.parquet", rows)
+    assert solution_rows(read_solutions(tmp_path / "many.parquet")) == rows
+    with pytest.raises(DataError, match="finite"):
+        write_solutions(tmp_path / "nan.parquet", [dataclasses.replace(SOLVED, seconds=float("nan"))])
+
+
+WITHOUT_HEAVY_IMPORTS = """
+import sys
+from polarvrp.references.solutions import SolutionRow, read_solutions, solution_rows, write_solutions
+row = SolutionRow("CVRP", 3, 0, "pyvrp", 2.5, (1, 2, 0, 3), 2, 0.1, 0.0)
+write_solutions(sys.argv[1], [row], "solver", {"threads": 1})
+assert solution_rows(read_solutions(sys.argv[1])) == [row]
+print([name for name in ("torch", "pandas") if name in sys.modules])
+"""
+
+
+def test_writing_and_reading_load_neither_torch_nor_pandas(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_HEAVY_IMPORTS, str(tmp_path / "x.parquet")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -17,28 +17,12 @@ Guided local search improves a parallel cheapest insertion, of the strategies tr
 
 import math
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 
-from polarvrp.errors import ConfigError
 from polarvrp.problem.tours import Route, routes_to_actions
 from polarvrp.references.integers import UNBOUNDED, IntegerInstance
-
-SUPPORTED = "9.15."
-
-
-def ortools_version() -> str:
-    """Installed version of OR-Tools.
-
-    Raises:
-        ConfigError: If the model was not written for it.
-    """
-    found = version("ortools")
-    if not found.startswith(SUPPORTED):
-        raise ConfigError(f"OR-Tools {found} is installed, {SUPPORTED}x is needed: pip install 'ortools>=9.15,<9.16'")
-    return found
 
 
 @dataclass(frozen=True, slots=True)

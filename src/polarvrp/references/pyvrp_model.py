@@ -13,36 +13,20 @@ Clients are numbered from 0, without depots; locations are the nodes of the inst
 """
 
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pyvrp
 from pyvrp import Client, Depot, Location, ProblemData, Solution, VehicleType
 
-from polarvrp.errors import ConfigError, DataError
+from polarvrp.errors import DataError
 from polarvrp.problem.tours import Route, actions_to_routes, routes_to_actions
 from polarvrp.references.integers import UNBOUNDED, IntegerInstance
-
-SUPPORTED = "0.14."
-"""Releases before and after number clients, pass loads and search in other ways."""
 
 NO_LIMIT = 2**63 - 1
 """What PyVRP assumes where no bound is given."""
 
 _PLACE = Location(0.0, 0.0)  # PyVRP reads distances from matrices; coordinates would only be copied
-
-
-def pyvrp_version() -> str:
-    """Installed version of PyVRP.
-
-    Raises:
-        ConfigError: If the model was not written for it.
-    """
-    found = version("pyvrp")
-    if not found.startswith(SUPPORTED):
-        raise ConfigError(f"PyVRP {found} is installed, {SUPPORTED}x is needed: pip install 'pyvrp>=0.14.1,<0.15'")
-    return found
 
 
 def problem_data(instance: IntegerInstance, vehicles_per_depot: int | None = None) -> ProblemData:

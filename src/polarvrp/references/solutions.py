@@ -7,15 +7,28 @@ cost and says why in ``reason``. Provenance (versions, machine, settings) is JSO
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from polarvrp.errors import DataError
 from polarvrp.files import atomic_path
+from polarvrp.references.rows import SolutionRow
+
+__all__ = [
+    "Key",
+    "SolutionRow",
+    "merge_solutions",
+    "provenance",
+    "read_solutions",
+    "solution_rows",
+    "solution_schema",
+    "solution_table",
+    "write_solutions",
+]
 
 Key: TypeAlias = Literal["solver", "run"]
 """Column that names who solved: a solver in references, a trained run in evaluations."""
@@ -23,52 +36,8 @@ Key: TypeAlias = Literal["solver", "run"]
 PROVENANCE = b"polarvrp"
 """Key of the provenance in the schema's metadata."""
 
-
-@dataclass(frozen=True, slots=True)
-class SolutionRow:
-    """One instance's solution, or the reason why there is none.
-
-    Attributes:
-        variant: Name of the variant.
-        num_customers: n.
-        instance: Position of the instance in its set, from 0.
-        method: Name of the solver or of the run; column ``solver`` or ``run``.
-        cost: Exact float64 cost of ``actions``, None when nothing was found.
-        actions: Flat node list, depots first. One depot: the customers of each route, a 0 between routes; several
-            depots: each route is its depot, then its customers. Empty when nothing was found.
-        routes: Number of routes.
-        seconds: Measured wall time spent on the instance.
-        max_violation: Largest raw excess over any constraint in float64, 0 when none, None without a solution.
-        seed: Seed of the solver.
-        limit_seconds: Time limit it was given.
-        scale: Integer units per distance unit in the solver's model.
-        iterations: Iterations of the solver, where it counts them.
-        solver_version: Package and version that solved.
-        reason: Why ``cost`` is None.
-    """
-
-    variant: str
-    num_customers: int
-    instance: int
-    method: str
-    cost: float | None
-    actions: tuple[int, ...]
-    routes: int
-    seconds: float
-    max_violation: float | None
-    seed: int | None = None
-    limit_seconds: float | None = None
-    scale: int | None = None
-    iterations: int | None = None
-    solver_version: str | None = None
-    reason: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.cost is None) == (self.reason is None):
-            raise DataError(
-                f"a solution row has either a cost or a reason, got cost {self.cost} and reason {self.reason!r} "
-                f"for instance {self.instance} of {self.variant}"
-            )
+LARGEST_BLOCK = 2**24
+"""Bytes of JSON parsed at a time; a row must fit."""
 
 
 def solution_schema(key: Key) -> pa.Schema:
@@ -101,17 +70,27 @@ def solution_table(rows: Iterable[SolutionRow], key: Key, metadata: dict[str, An
         rows: Any order; the table keeps it.
         key: ``"solver"`` for references, ``"run"`` for evaluations.
         metadata: Provenance, anything JSON can hold.
+
+    Raises:
+        DataError: If a number is not finite.
     """
     schema = solution_schema(key)
     if metadata is not None:
         schema = schema.with_metadata({PROVENANCE: json.dumps(metadata, sort_keys=True).encode()})
-    fields = [field.name for field in dataclasses.fields(SolutionRow)]
-    rows = list(rows)
-    columns = [
-        pa.array([getattr(row, name) for row in rows], type=field.type)
-        for name, field in zip(fields, schema, strict=True)
-    ]
-    return pa.table(columns, schema=schema)
+    names = [field.name for field in dataclasses.fields(SolutionRow)]
+    records = [dict(zip(schema.names, (getattr(row, name) for name in names), strict=True)) for row in rows]
+    if not records:
+        return schema.empty_table()
+    try:
+        lines = "\n".join(json.dumps(record, allow_nan=False) for record in records)
+    except ValueError as error:
+        raise DataError("costs, violations and seconds must be finite numbers") from error
+    table = pj.read_json(  # exact, and unlike building arrays from Python objects it imports no pandas
+        pa.BufferReader(lines.encode()),
+        read_options=pj.ReadOptions(use_threads=False, block_size=LARGEST_BLOCK),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+    )
+    return table.select(schema.names).cast(schema)
 
 
 def write_solutions(
@@ -146,7 +125,8 @@ def read_solutions(path: str | Path) -> pa.Table:
     if not path.is_file():
         raise DataError(f"{path} does not exist; expected a Parquet file of solutions")
     try:
-        table = pq.read_table(path, partitioning=None)
+        with pq.ParquetFile(path) as file:  # read_table would import pandas
+            table = file.read()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
     key: Key = "run" if "run" in table.column_names else "solver"

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -27,9 +27,15 @@ SECONDS_TO_LEAVE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """Why a task has no result: an exception with its message, the limit that was passed, or how the process died."""
+    """A task without a result.
+
+    Attributes:
+        reason: An exception with its message, the limit that was passed, or how the process died.
+        seconds: How long the task was in work.
+    """
 
     reason: str
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(slots=True)
@@ -141,7 +147,8 @@ class WorkerPool(Generic[Task, Result]):
                 outcomes.append((position, self._receive(worker)))
             elif hard_limit_s is not None and time.monotonic() - worker.started_s >= hard_limit_s:
                 self._discard(worker)
-                outcomes.append((position, TaskFailure(f"stopped after {hard_limit_s:.3g} s without an answer")))
+                reason = f"stopped after {hard_limit_s:.3g} s without an answer"
+                outcomes.append((position, TaskFailure(reason, time.monotonic() - worker.started_s)))
         return outcomes
 
     def _receive(self, worker: _Worker) -> Result | TaskFailure:
@@ -151,7 +158,7 @@ class WorkerPool(Generic[Task, Result]):
             worker.process.join(SECONDS_TO_LEAVE)
             code = worker.process.exitcode
             self._discard(worker)
-            return TaskFailure(f"the worker process died (exit code {code})")
+            return TaskFailure(f"the worker process died (exit code {code})", time.monotonic() - worker.started_s)
         worker.task = None
         return outcome
 

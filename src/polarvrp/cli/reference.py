@@ -1,0 +1,81 @@
+"""``polarvrp reference``: solve a set or a stretch of it, merge stretches, or pick the best of several files."""
+
+import argparse
+from pathlib import Path
+
+from polarvrp.errors import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("instances", type=Path, nargs="?", metavar="INSTANCES.npz", help="set to solve")
+    parser.add_argument("--solver", choices=("pyvrp", "ortools"))
+    parser.add_argument("--seconds", type=float, help="wall-clock limit of an instance, one thread each")
+    parser.add_argument("--first", type=int, metavar="K", help="solve the first K instances of the file only")
+    parser.add_argument("--start", type=int, metavar="S", help="first instance of a stretch, counted from 0")
+    parser.add_argument("--count", type=int, metavar="C", help="number of instances of the stretch")
+    parser.add_argument("--workers", type=int, default=1, help="instances solved at a time (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the solver (default: 0)")
+    parser.add_argument("--iterations", type=int, help="stop earlier, after so many iterations")
+    parser.add_argument("--hard-limit", type=float, metavar="SECONDS", help="give a stuck instance up after that long")
+    parser.add_argument("--warm-start", type=Path, metavar="FILE", help="solutions that PyVRP starts from")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="only merge solved stretches of a set")
+    parser.add_argument("--best-of", type=Path, nargs="+", metavar="FILE", help="only pick the best feasible solutions")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE.parquet")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command; instances without a solution are reported and do not make it fail."""
+    from polarvrp.references.solutions import merge_solutions, read_solutions
+
+    if options.merge:
+        merge_solutions(options.merge, options.output)
+    elif options.instances is None:
+        raise ConfigError("which instances? name an .npz file, or merge solved stretches with --merge")
+    elif options.best_of:
+        _pick_best(options)
+    else:
+        _solve(options)
+    costs = read_solutions(options.output)["cost"]
+    unsolved = f", {costs.null_count} of them without a solution" if costs.null_count else ""
+    print(f"{options.output}: {len(costs)} instances{unsolved}")
+    return 0
+
+
+def _solve(options: argparse.Namespace) -> None:
+    from polarvrp.problem.datasets import read_instances
+    from polarvrp.references.best_known import read_warm_starts
+    from polarvrp.references.chunks import solve_chunk
+    from polarvrp.references.solve import SolverSettings
+
+    if options.solver is None or options.seconds is None:
+        raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
+    settings = SolverSettings(options.solver, options.seconds, options.seed, options.iterations)
+    instances = read_instances(options.instances)
+    warm_starts = read_warm_starts(options.warm_start, instances) if options.warm_start else None
+    start, stop = _stretch(options, len(instances))
+    solve_chunk(
+        instances[start:stop], settings, options.output, start, options.workers, options.hard_limit, warm_starts
+    )
+
+
+def _stretch(options: argparse.Namespace, available: int) -> tuple[int, int]:
+    """First and one past the last instance to be solved."""
+    if options.first is not None and (options.start is not None or options.count is not None):
+        raise ConfigError("give either --first, or --start and --count")
+    start = options.start or 0
+    count = options.first if options.first is not None else options.count
+    stop = available if count is None else start + count
+    if not 0 <= start < stop <= available:
+        raise ConfigError(f"{options.instances} holds {available} instances, asked for {start} up to {stop}")
+    return start, stop
+
+
+def _pick_best(options: argparse.Namespace) -> None:
+    from polarvrp.problem.datasets import read_instances
+    from polarvrp.references.best_known import best_known
+    from polarvrp.references.solutions import write_solutions
+
+    best = best_known(read_instances(options.instances), options.best_of)
+    sources = {str(number): str(known.source) for number, known in best.items()}
+    write_solutions(options.output, [known.row for known in best.values()], "solver", {"sources": sources})

@@ -1,0 +1,235 @@
+"""A stretch of a set solved by worker processes: resumable, extendable, with a watchdog for each instance.
+
+What is known from an earlier call is kept: rows of the same instance, solver, seed and limits as they are; with more
+seconds PyVRP goes on from the tour that it had for what the new limit adds, OR-Tools starts again. Rows without a
+solution are tried again.
+"""
+
+import hashlib
+import logging
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from polarvrp import __version__
+from polarvrp.errors import ConfigError, DataError
+from polarvrp.problem.datasets import variant_of
+from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.progress import progress
+from polarvrp.references.partial import PartialFile, StoredRow
+from polarvrp.references.rows import SolutionRow
+from polarvrp.references.solutions import provenance, read_solutions, solution_rows, write_solutions
+from polarvrp.references.solve import InstanceTask, SolverSettings, solve_task, solver_version
+from polarvrp.references.workers import TaskFailure, WorkerPool
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+"""Raised whenever rows of an earlier version of the models must not be kept."""
+
+
+def default_hard_limit(seconds: float, num_customers: int) -> float:
+    """Seconds after which an instance is given up: set-up of large ones and a loaded machine must not trigger it."""
+    return 2.0 * seconds + 10.0 + num_customers / 20
+
+
+def solve_chunk(
+    instances: Instances[NodeArrays],
+    settings: SolverSettings,
+    output: Path,
+    start: int = 0,
+    workers: int = 1,
+    hard_limit_s: float | None = None,
+    warm_starts: Mapping[int, Sequence[int]] | None = None,
+) -> list[SolutionRow]:
+    """Solve instances and write their solutions.
+
+    Args:
+        instances: Those of the chunk, in main memory.
+        settings: Solver and limits.
+        output: Parquet file. Rows that it or its ``.partial`` file already hold are kept where they fit.
+        start: Position of the first instance in its set.
+        workers: Processes, one instance and one thread each.
+        hard_limit_s: Wall-clock limit after which a stuck instance is killed and recorded as unsolved; default
+            ``default_hard_limit``.
+        warm_starts: Tours by position in the set that PyVRP starts from.
+
+    Returns:
+        The rows of the file, in the order of the instances.
+
+    Raises:
+        ConfigError: If warm starts are given to OR-Tools, or the solver's version is not supported.
+        DataError: If the output cannot be written, or another process is at work on it.
+    """
+    if warm_starts and settings.solver != "pyvrp":
+        raise ConfigError(f"{settings.solver} takes no warm start; use the solver pyvrp")
+    hard_limit_s = hard_limit_s or default_hard_limit(settings.seconds, instances.num_customers)
+    identity = _identity(settings, warm_starts)
+    fingerprints = {start + index: _fingerprint(instances, index) for index in range(len(instances))}
+    with PartialFile(output, identity) as partial:
+        stored = _finished(output, identity) | partial.rows
+        known = {
+            number: stored[number].row
+            for number, fingerprint in fingerprints.items()
+            if number in stored and stored[number].fingerprint == fingerprint
+        }
+        rows = {number: row for number, row in known.items() if _fits(row, settings)}
+        tasks = [
+            _task(instances[[number - start]], number, settings, known.get(number), (warm_starts or {}).get(number))
+            for number in fingerprints
+            if number not in rows
+        ]
+        for solved in _solve(tasks, settings, workers, hard_limit_s, done=len(rows)):
+            number = solved.instance
+            rows[number] = _with_earlier(known.get(number), solved, settings)
+            partial.append(StoredRow(fingerprints[number], rows[number]))
+        ordered = [rows[number] for number in fingerprints]
+        _write(output, ordered, identity, fingerprints, settings, hard_limit_s)
+        partial.remove()
+    return ordered
+
+
+def _solve(
+    tasks: list[InstanceTask], settings: SolverSettings, workers: int, hard_limit_s: float, done: int
+) -> Iterator[SolutionRow]:
+    """Rows in the order of completion."""
+    if not tasks:
+        return
+    description = f"{settings.solver}, {settings.seconds:g} s each"
+    with WorkerPool(solve_task, min(workers, len(tasks))) as pool:
+        outcomes = pool.run(tasks, hard_limit_s)
+        for position, outcome in progress(outcomes, done + len(tasks), description, "instance", done):
+            if isinstance(outcome, TaskFailure):
+                yield _failed(tasks[position], outcome)
+            else:
+                yield outcome
+
+
+def _failed(task: InstanceTask, failure: TaskFailure) -> SolutionRow:
+    return SolutionRow(
+        variant=variant_of(task.instance).name,
+        num_customers=task.instance.num_customers,
+        instance=task.number,
+        method=task.settings.solver,
+        cost=None,
+        actions=(),
+        routes=0,
+        seconds=failure.seconds,
+        max_violation=None,
+        seed=task.settings.seed,
+        limit_seconds=task.settings.seconds,
+        solver_version=solver_version(task.settings.solver),
+        reason=failure.reason,
+    )
+
+
+def _fits(row: SolutionRow, settings: SolverSettings) -> bool:
+    return row.cost is not None and row.limit_seconds == settings.seconds
+
+
+def _continues(row: SolutionRow | None, settings: SolverSettings) -> bool:
+    """Whether the search goes on from an earlier row under a longer limit."""
+    if row is None or row.cost is None or row.limit_seconds is None or settings.max_iterations is not None:
+        return False
+    return settings.solver == "pyvrp" and row.limit_seconds < settings.seconds
+
+
+def _task(
+    instance: Instances[NodeArrays],
+    number: int,
+    settings: SolverSettings,
+    earlier: SolutionRow | None,
+    warm_start: Sequence[int] | None,
+) -> InstanceTask:
+    if earlier is not None and earlier.limit_seconds is not None and _continues(earlier, settings):
+        rest = replace(settings, seconds=settings.seconds - earlier.limit_seconds)
+        return InstanceTask(instance, number, rest, earlier.actions)
+    return InstanceTask(instance, number, settings, None if warm_start is None else tuple(warm_start))
+
+
+def _with_earlier(earlier: SolutionRow | None, solved: SolutionRow, settings: SolverSettings) -> SolutionRow:
+    """The better of both rows with the effort of both, if the later search went on from the earlier one."""
+    if earlier is None or earlier.cost is None or not _continues(earlier, settings):
+        return solved
+    better = solved if solved.cost is not None and solved.cost <= earlier.cost else earlier
+    return replace(
+        better,
+        seconds=earlier.seconds + solved.seconds,
+        iterations=(earlier.iterations or 0) + (solved.iterations or 0),
+        limit_seconds=settings.seconds,
+    )
+
+
+def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
+    """Rows of an output written earlier with the same settings, limits in seconds apart."""
+    if not output.exists():
+        return {}
+    try:
+        table = read_solutions(output)
+    except DataError as error:
+        logger.warning("%s; its instances are solved anew", error)
+        return {}
+    said = provenance(table)
+    if said.get("identity") != identity:
+        logger.info("%s was made with other settings; its instances are solved anew", output)
+        return {}
+    fingerprints = said.get("fingerprints", {})
+    return {row.instance: StoredRow(fingerprints[str(row.instance)], row) for row in solution_rows(table)}
+
+
+def _identity(settings: SolverSettings, warm_starts: Mapping[int, Sequence[int]] | None) -> dict[str, Any]:
+    """What rows must have in common to stand in one file; the limit in seconds is each row's own."""
+    return {
+        "format": FORMAT,
+        "solver": settings.solver,
+        "solver_version": solver_version(settings.solver),
+        "seed": settings.seed,
+        "max_iterations": settings.max_iterations,
+        "warm_starts": _digest(repr(sorted((k, tuple(v)) for k, v in warm_starts.items()))) if warm_starts else None,
+    }
+
+
+def _fingerprint(instances: Instances[NodeArrays], index: int) -> str:
+    """Of everything that the instance's solution depends on."""
+    parts: list[Any] = [instances.num_depots, instances.capacity]
+    for field in fields(instances):
+        if field.name not in ("num_depots", "capacity"):
+            parts.append(getattr(instances, field.name)[index].tolist())
+    return _digest(repr(parts))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _write(
+    output: Path,
+    rows: list[SolutionRow],
+    identity: dict[str, Any],
+    fingerprints: dict[int, str],
+    settings: SolverSettings,
+    hard_limit_s: float,
+) -> None:
+    metadata = {
+        "identity": identity,
+        "fingerprints": fingerprints,
+        "limit_seconds": settings.seconds,
+        "hard_limit_seconds": hard_limit_s,
+        "threads_per_instance": 1,
+        "machine": _machine(),
+        "python": platform.python_version(),
+        "polarvrp": __version__,
+    }
+    write_solutions(output, rows, "solver", metadata)
+
+
+def _machine() -> str:
+    """Model of the processor, as far as the system tells."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,122 @@
+"""Finished instances of a chunk in work: an append-only file beside the output, so that a kill costs one instance.
+
+The first line says what the rows were solved with, each other line is one row with the fingerprint of its instance.
+Every line carries a checksum. The half line that a kill leaves behind is cut off; any other damage is reported, and the
+file is rebuilt from its intact lines.
+"""
+
+import dataclasses
+import fcntl
+import json
+import logging
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from polarvrp.errors import DataError
+from polarvrp.references.rows import SolutionRow
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row and the fingerprint of the instance that it solves."""
+
+    fingerprint: str
+    row: SolutionRow
+
+
+class PartialFile:
+    """Rows on their way to a file of solutions; only one process may hold it.
+
+    Args:
+        output: The file of solutions; this one is its name with ``.partial`` added.
+        identity: What all rows must have been solved with. Rows of another identity are dropped.
+
+    Raises:
+        DataError: If another process holds the file.
+    """
+
+    def __init__(self, output: Path, identity: dict[str, Any]) -> None:
+        self.path = output.with_name(f"{output.name}.partial")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._identity = identity
+        self._file: BinaryIO = self.path.open("a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise DataError(f"{self.path} is in use: another process is solving for {output.name}") from error
+        self.rows = self._load()
+
+    def append(self, stored: StoredRow) -> None:
+        """Add a row; it is on disk when this returns."""
+        self._write(dataclasses.asdict(stored))
+        self.rows[stored.row.instance] = stored
+
+    def remove(self) -> None:
+        """Delete the file once its rows are in the output."""
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the file; it stays on disk unless removed."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _load(self) -> dict[int, StoredRow]:
+        self._file.seek(0)
+        content = self._file.read()
+        lines = content.split(b"\n")
+        half_line = lines.pop()
+        records = [_decode(line) for line in lines]
+        if records and records[0] == {"identity": self._identity}:
+            rows = [_stored(record) for record in records[1:] if record is not None]
+            damaged = records.count(None)
+            if damaged:
+                logger.warning("%s is damaged: %d of %d lines are lost", self.path, damaged, len(lines))
+            if damaged or half_line:
+                self._rebuild(rows)
+            return {stored.row.instance: stored for stored in rows}
+        if records and records[0] is None:
+            logger.warning("%s is damaged in its first line; its instances are solved anew", self.path)
+        elif records:
+            logger.info("%s belongs to other settings; its instances are solved anew", self.path)
+        self._rebuild([])
+        return {}
+
+    def _rebuild(self, rows: list[StoredRow]) -> None:
+        self._file.truncate(0)
+        self._write({"identity": self._identity})
+        for stored in rows:
+            self._write(dataclasses.asdict(stored))
+
+    def _write(self, record: dict[str, Any]) -> None:
+        text = json.dumps(record, sort_keys=True).encode()
+        self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """The record of a line, None if the line is damaged."""
+    checksum, _, text = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        return None
+    record: dict[str, Any] = json.loads(text)
+    return record
+
+
+def _stored(record: dict[str, Any]) -> StoredRow:
+    fields = record["row"] | {"actions": tuple(record["row"]["actions"])}
+    return StoredRow(record["fingerprint"], SolutionRow(**fields))
