@@ -36,6 +36,17 @@ def test_gaps_have_a_panel_a_size_and_a_row_a_variant(quick):
     assert [round(value) for value in y] == list(range(16))
 
 
+def test_seeds_share_a_dot_and_a_legend_entry(folder, quick):
+    folder.evaluate("polarnet-ple-polar-n10-s1", 7.0)
+    folder.train("polarnet-ple-polar-n10-s1")
+    build_tables(quick, ["in_distribution"])
+    figure = in_distribution(quick)
+    assert legend(figure) == ["CaDA", "Ours"]
+    assert figure.axes[0].collections[-1].get_offsets()[:, 0].tolist() == pytest.approx([5.0] * 16)
+    curves = training_curves(quick)
+    assert legend(curves) == ["Ours"] and len(curves.axes[0].get_lines()) == 2
+
+
 def test_grids_have_a_panel_a_backbone_with_means(folder, quick):
     for backbone in GRID_BACKBONES[:2]:
         for encoder, gap in (("shared", 3.0), ("ple", 2.0)):

@@ -63,6 +63,28 @@ def average_over(gaps: Mapping[str, float | None], wanted: Iterable[str]) -> flo
     return mean_or_none(gaps.get(name) for name in wanted)
 
 
+def seed_means(
+    rows: Iterable[Row], keys: Sequence[str], columns: Iterable[str]
+) -> dict[tuple[object, ...], dict[str, float | None]]:
+    """Mean over the seeds of each method.
+
+    Args:
+        rows: Of a long table with column ``method``.
+        keys: Columns that tell cells of one method apart.
+        columns: Columns to average.
+
+    Returns:
+        Means by column, by the method's stem and the values of ``keys``.
+    """
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((stem_of(row["method"]), *(row[key] for key in keys)), []).append(row)
+    names = list(columns)
+    return {
+        key: {name: mean_or_none(row[name] for row in members) for name in names} for key, members in groups.items()
+    }
+
+
 def _in_distribution(tables: Tables) -> Iterator[Line]:
     columns = {"objective": "objective", "gap_percent": "gap_percent", "seconds_per_1000": "seconds_per_1000"}
     ours = [row | {"seconds_per_1000": _per_1000(row)} for row in tables.get("in_distribution", ())]
@@ -76,7 +98,7 @@ def _zero_shot(tables: Tables) -> Iterator[Line]:
 
 def _test_sets(table: str, ours: Iterable[Row], columns: Mapping[str, str], variants: Sequence[str]) -> Iterator[Line]:
     """Cells of a table of gaps, then its averages; solvers twice, as we ran them and as published."""
-    cells = _seed_means(ours, ("variant", "num_customers"), columns.values())
+    cells = seed_means(ours, ("variant", "num_customers"), columns.values())
     paper = read_paper(table)
     for row in paper:
         variant, size = str(row["variant"]), int(row["num_customers"] or 0)
@@ -101,7 +123,7 @@ def _set_x(tables: Tables) -> Iterator[Line]:
     """Costs in the paper's form: the unrounded length of the tour, rounded up once."""
     ours = [row for row in tables.get("set_x", ()) if row["trained_on"] == max(PAPER_SIZES)]
     columns = {"cost": "published_cost", "gap_percent": "published_gap_percent"}
-    cells = _seed_means(ours, ("instance",), columns.values())
+    cells = seed_means(ours, ("instance",), columns.values())
     paper = read_paper("set_x")
     for row in paper:
         stem = METHODS[str(row["method"])]
@@ -157,7 +179,7 @@ def _sweep(table: str, key: str, columns: Mapping[str, str]) -> Callable[[Tables
 
 def _training_cost(tables: Tables) -> Iterator[Line]:
     columns = ("parameters", "epoch_seconds", "total_hours", "peak_memory_gb")
-    cells = _seed_means(tables.get("training_cost", ()), ("num_customers",), columns)
+    cells = seed_means(tables.get("training_cost", ()), ("num_customers",), columns)
     for row in read_paper("training_cost"):
         label, size = str(row["method"]), int(row["num_customers"] or 0)
         mine = cells.get((TRAINING_COST_METHODS[label], size), {})
@@ -201,19 +223,6 @@ _COMPARISONS: dict[str, Callable[[Tables], Iterator[Line]]] = {
     "expert_contributions": _analysis("expert_contributions", ("layer",)),
     "training_cost": _training_cost,
 }
-
-
-def _seed_means(
-    rows: Iterable[Row], keys: Sequence[str], columns: Iterable[str]
-) -> dict[tuple[object, ...], dict[str, float | None]]:
-    """Mean over the seeds of each method, by the method's stem and ``keys``."""
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((stem_of(row["method"]), *(row[key] for key in keys)), []).append(row)
-    names = list(columns)
-    return {
-        key: {name: mean_or_none(row[name] for row in members) for name in names} for key, members in groups.items()
-    }
 
 
 def _stems(label: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from polarvrp.config import GRID_BACKBONES
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import atomic_path
-from polarvrp.tables.comparison import average_over
+from polarvrp.tables.comparison import average_over, seed_means
 from polarvrp.tables.formats import BACKBONE_LABELS, ENCODER_LABELS, METHOD_LABELS, PARADIGM_LABELS, method_label
 from polarvrp.tables.gap_tables import Row, is_solver, method_rank, stem_of, variant_rank
 from polarvrp.tables.paper import METHODS, PAPER_SCALE
@@ -103,7 +103,7 @@ def encoder_settings(results: Results) -> Figure:
 
 
 def training_curves(results: Results) -> Figure:
-    """Greedy cost and validation gap by epoch of the compared methods, a row of panels a size."""
+    """Greedy cost and validation gap by epoch of the compared methods, a row of panels a size, a line a seed."""
     trained = results.trained_runs()
     runs = [run for run in trained if stem_of(run.method) in METHOD_LABELS] or trained
     if not runs:
@@ -112,14 +112,14 @@ def training_curves(results: Results) -> Figure:
             f"make them with: snakemake --cores all train"
         )
     sizes = sorted({run.num_customers for run in runs})
-    look = _looks(sorted({run.method for run in runs}, key=method_rank))
+    look = _looks(sorted({stem_of(run.method) for run in runs}, key=method_rank))
     figure = Figure(figsize=(9.5, 0.9 + 2.6 * len(sizes)), layout="constrained")
     grid = figure.subplots(len(sizes), 2, squeeze=False, sharex=True)
     for panels, size in zip(grid, sizes, strict=True):
         for run in (run for run in runs if run.num_customers == size):
             history = sorted(results.history(run), key=lambda row: int(row["epoch"]))
             for axes, column in zip(panels, ("greedy_cost", "validation_gap_percent"), strict=True):
-                _curve(axes, history, column, look[run.method])
+                _curve(axes, history, column, look[stem_of(run.method)])
         panels[0].set(title=f"n={size}", ylabel="greedy cost")
         panels[1].set(title=f"n={size}", ylabel="validation gap (%)")
     for axes in grid.flat:
@@ -128,7 +128,7 @@ def training_curves(results: Results) -> Figure:
     for axes in grid[-1]:
         axes.set_xlabel("epoch")
     _head(figure, "Training curves", results.scale)
-    _legend(figure, {method_label(method): style for method, style in look.items()}, line=True)
+    _legend(figure, {method_label(stem): style for stem, style in look.items()}, line=True)
     return figure
 
 
@@ -142,23 +142,18 @@ FIGURES: dict[str, Callable[[Results], Figure]] = {
 
 
 def _methods(results: Results, table: str, title: str) -> Figure:
+    """Gaps of the compared methods, or of all runs where none of those is; means over seeds."""
     rows = _table(results, table)
     neural = [row for row in rows if not is_solver(row["method"])]
     compared = [row for row in neural if stem_of(row["method"]) in METHOD_LABELS] or neural
     compared += [row for row in rows if is_solver(row["method"]) and row["method"] != row["reference"]]
-    look = _looks(sorted({row["method"] for row in compared}, key=method_rank))
-    panels = {
-        f"n={size}": {
-            method: {
-                row["variant"]: row["gap_percent"]
-                for row in compared
-                if (row["num_customers"], row["method"]) == (size, method)
-            }
-            for method in look
-        }
-        for size in sorted({row["num_customers"] for row in compared})
+    look = _looks(sorted({stem_of(row["method"]) for row in compared}, key=method_rank))
+    panels: dict[str, dict[str, dict[str, float | None]]] = {
+        f"n={size}": {stem: {} for stem in look} for size in sorted({row["num_customers"] for row in compared})
     }
-    labels = {method: method_label(method) for method in look}
+    for (stem, size, variant), means in seed_means(compared, ("num_customers", "variant"), ["gap_percent"]).items():
+        panels[f"n={size}"][str(stem)][str(variant)] = means["gap_percent"]
+    labels = {stem: method_label(stem) for stem in look}
     return _dots(panels, look, labels, title, results.scale)
 
 
@@ -244,9 +239,8 @@ def _looks(series: Sequence[str]) -> Look:
     """One look a series; a method of the paper has the same in every figure."""
     looks: Look = {}
     for position, name in enumerate(series):
-        stem = stem_of(name)
-        rank = (_TRAINED_STEMS.index(stem) if stem in _TRAINED_STEMS else position) % len(_COLOURS)
-        looks[name] = _SOLVER_LOOKS.get(stem, {"color": _COLOURS[rank], "marker": _MARKERS[rank]})
+        rank = (_TRAINED_STEMS.index(name) if name in _TRAINED_STEMS else position) % len(_COLOURS)
+        looks[name] = _SOLVER_LOOKS.get(name, {"color": _COLOURS[rank], "marker": _MARKERS[rank]})
     return looks
 
 

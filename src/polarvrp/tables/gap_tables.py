@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from polarvrp.errors import DataError
-from polarvrp.evaluation.gaps import GapSummary, summarise_gaps
+from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
 from polarvrp.study import RunSpec
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, METHODS, PAPER_SCALE, ZERO_SHOT_ORDER
 from polarvrp.tables.sources import SOLVERS, Costs, InstanceSet, Reference, Results, published
@@ -20,6 +20,9 @@ _RANKS = {
         ("published-pyvrp", "pyvrp", "published-ortools", *(stem for stem in METHODS.values() if stem != "pyvrp"))
     )
 }
+IMPOSSIBLE_GAP_PERCENT = -20.0
+"""No solution undercuts the published near-optimal one so far: a lower gap means other instances."""
+
 _VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER, *ZERO_SHOT_ORDER))}
 
 
@@ -138,7 +141,10 @@ def _gap_table(results: Results, variants: Sequence[str]) -> list[Row]:
 
 def _gap_row(results: Results, test_set: InstanceSet, method: str, costs: Costs) -> Row:
     reference = results.reference(test_set)
-    summary = _summary(costs, reference)
+    try:
+        summary = _summary(costs, reference)
+    except DataError as error:
+        raise DataError(f"{method} on {test_set.variant} with {test_set.num_customers} customers: {error}") from error
     return {
         "variant": test_set.variant,
         "num_customers": test_set.num_customers,
@@ -155,13 +161,20 @@ def _gap_row(results: Results, test_set: InstanceSet, method: str, costs: Costs)
 
 
 def _summary(costs: Costs, reference: Reference | None) -> GapSummary:
-    """Gap to the reference of each instance; without any reference the objective alone."""
+    """Gap to the reference of each instance; without any reference the objective alone.
+
+    Raises:
+        DataError: If the costs cannot be those of the published instances that they are compared on.
+    """
     if reference is not None:
         instances = sorted(costs.by_instance)
-        return summarise_gaps(
-            [costs.by_instance[instance] for instance in instances],
-            [reference.by_instance.get(instance) for instance in instances],
-        )
-    found = [cost for _, cost in sorted(costs.by_instance.items()) if cost is not None]
-    left_out = len(costs.by_instance) - len(found)
-    return GapSummary(fmean(found) if found else None, None, None, len(found), left_out)
+        found = [costs.by_instance[instance] for instance in instances]
+        against = [reference.by_instance.get(instance) for instance in instances]
+        if reference.is_published and (instance_gaps_percent(found, against) < IMPOSSIBLE_GAP_PERCENT).any():
+            raise DataError(
+                "costs far below the published ones; evaluate the published test set, datasets.test_seed 1234"
+            )
+        return summarise_gaps(found, against)
+    solved = [cost for _, cost in sorted(costs.by_instance.items()) if cost is not None]
+    left_out = len(costs.by_instance) - len(solved)
+    return GapSummary(fmean(solved) if solved else None, None, None, len(solved), left_out)

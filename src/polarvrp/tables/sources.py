@@ -63,6 +63,10 @@ class Reference:
     name: str
     by_instance: Mapping[int, float | None]
 
+    @property
+    def is_published(self) -> bool:
+        return self.name.startswith("published-")
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
