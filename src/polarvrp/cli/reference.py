@@ -54,9 +54,8 @@ def _solve(options: argparse.Namespace) -> None:
     instances = read_instances(options.instances)
     warm_starts = read_warm_starts(options.warm_start, instances) if options.warm_start else None
     start, stop = _stretch(options, len(instances))
-    solve_chunk(
-        instances[start:stop], settings, options.output, start, options.workers, options.hard_limit, warm_starts
-    )
+    stretch = instances[start:stop]
+    solve_chunk(stretch, settings, options.output, start, options.workers, options.hard_limit, warm_starts)
 
 
 def _stretch(options: argparse.Namespace, available: int) -> tuple[int, int]:

@@ -61,12 +61,18 @@ def solve_chunk(
         The rows of the file, in the order of the instances.
 
     Raises:
-        ConfigError: If warm starts are given to OR-Tools, or the solver's version is not supported.
+        ConfigError: If warm starts are given to OR-Tools, a number is out of bounds, or the solver's version is not
+            supported.
         DataError: If the output cannot be written, or another process is at work on it.
     """
     if warm_starts and settings.solver != "pyvrp":
         raise ConfigError(f"{settings.solver} takes no warm start; use the solver pyvrp")
-    hard_limit_s = hard_limit_s or default_hard_limit(settings.seconds, instances.num_customers)
+    if workers < 1:
+        raise ConfigError(f"workers must be at least 1, got {workers}")
+    if hard_limit_s is None:
+        hard_limit_s = default_hard_limit(settings.seconds, instances.num_customers)
+    elif not hard_limit_s > 0:
+        raise ConfigError(f"the hard limit must be above 0 seconds, got {hard_limit_s}")
     identity = _identity(settings, warm_starts)
     fingerprints = {start + index: _fingerprint(instances, index) for index in range(len(instances))}
     with PartialFile(output, identity) as partial:

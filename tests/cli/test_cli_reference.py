@@ -1,0 +1,114 @@
+"""``polarvrp reference``: stretches, merging, warm starts, best of, and bad input in one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polarvrp.cli.main import main
+from polarvrp.problem.datasets import read_instances, write_arrays
+from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.tours import check_tour
+from polarvrp.problem.variants import VARIANTS
+from polarvrp.references.solutions import read_solutions, solution_rows
+
+SOLVE = ["--solver", "pyvrp", "--seconds", "20", "--iterations", "20"]
+
+
+@pytest.fixture(scope="module")
+def instances_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sets") / "MDVRPB-n10.npz"
+    write_arrays(path, generate_arrays(VARIANTS["MDVRPB"], 10, 5, seed=3))
+    return path
+
+
+def test_stretches_merge_into_the_whole(
+    instances_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stretches = [("0", "2"), ("2", "3")]
+    for start, count in stretches:
+        selection = ["--start", start, "--count", count, "--workers", "2"]
+        output = str(tmp_path / f"{start}.parquet")
+        assert main(["reference", str(instances_path), *SOLVE, *selection, "--output", output]) == 0
+    merged, whole = tmp_path / "merged.parquet", tmp_path / "whole.parquet"
+    files = [str(tmp_path / "2.parquet"), str(tmp_path / "0.parquet")]
+    assert main(["reference", "--merge", *files, "--output", str(merged)]) == 0
+    assert main(["reference", str(instances_path), *SOLVE, "--output", str(whole)]) == 0
+    columns = ["variant", "num_customers", "instance", "solver", "cost", "actions", "iterations", "seed", "scale"]
+    assert read_solutions(merged).select(columns) == read_solutions(whole).select(columns)
+    assert capsys.readouterr().out.splitlines()[-1] == f"{whole}: 5 instances"
+
+
+def test_warm_start_and_best_of(instances_path: Path, tmp_path: Path) -> None:
+    good, warm, ortools, best = (tmp_path / f"{name}.parquet" for name in ("good", "warm", "ortools", "best"))
+    solve = ["reference", str(instances_path)]
+    assert main([*solve, *SOLVE, "--first", "2", "--output", str(good)]) == 0
+    assert main([*solve, *SOLVE, "--first", "3", "--warm-start", str(good), "--output", str(warm)]) == 0
+    others = ["--solver", "ortools", "--seconds", "20", "--iterations", "5"]
+    assert main([*solve, *others, "--output", str(ortools)]) == 0
+    assert main([*solve, "--best-of", str(good), str(warm), str(ortools), "--output", str(best)]) == 0
+    instances = read_instances(instances_path)
+    candidates = [row for path in (good, warm, ortools) for row in solution_rows(read_solutions(path))]
+    for row in solution_rows(read_solutions(best)):
+        assert row.cost == min(other.cost for other in candidates if other.instance == row.instance)
+        assert check_tour(instances, row.instance, row.actions).first_problem is None
+
+
+def test_instances_without_a_solution_do_not_fail_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = generate_arrays(VARIANTS["OVRPTW"], 10, 3, seed=3)
+    arrays["demand_linehaul"][1, 4] = 2.0
+    write_arrays(tmp_path / "set.npz", arrays)
+    output = tmp_path / "out.parquet"
+    assert main(["reference", str(tmp_path / "set.npz"), *SOLVE, "--output", str(output)]) == 0
+    assert capsys.readouterr().out == f"{output}: 3 instances, 1 of them without a solution\n"
+    assert "customer 5: demand 2 exceeds" in str(solution_rows(read_solutions(output))[1].reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{set}", "--solver", "pyvrp"], "needs --solver pyvrp or ortools and --seconds"),
+        (["{set}", "--solver", "pyvrp", "--seconds", "0"], "seconds must be above 0"),
+        (["{set}", *SOLVE, "--first", "6"], "holds 5 instances, asked for 0 up to 6"),
+        (["{set}", *SOLVE, "--first", "0"], "asked for 0 up to 0"),
+        (["{set}", *SOLVE, "--start", "5"], "asked for 5 up to 5"),
+        (["{set}", *SOLVE, "--first", "1", "--count", "1"], "either --first, or --start and --count"),
+        (["{set}", *SOLVE, "--workers", "0"], "workers must be at least 1"),
+        (["{set}", *SOLVE, "--hard-limit", "0"], "the hard limit must be above 0 seconds"),
+        (["missing.npz", *SOLVE], "missing.npz"),
+        ([], "which instances"),
+        (["--merge", "missing.parquet"], "missing.parquet does not exist"),
+        (["{set}", *SOLVE, "--warm-start", "missing.parquet"], "missing.parquet does not exist"),
+    ],
+)
+def test_bad_input_ends_with_one_line(
+    instances_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    output = tmp_path / "out.parquet"
+    words = [word.format(set=instances_path) for word in arguments]
+    assert main(["reference", *words, "--output", str(output)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("polarvrp reference: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
+WITHOUT_HEAVY_IMPORTS = """
+import sys
+from polarvrp.cli.main import main
+if __name__ == "__main__":
+    assert main(sys.argv[1:]) == 0
+    print([name for name in ("torch", "pandas") if name in sys.modules])
+"""
+
+
+def test_the_command_loads_neither_torch_nor_pandas(instances_path: Path, tmp_path: Path) -> None:
+    script = tmp_path / "command.py"
+    script.write_text(WITHOUT_HEAVY_IMPORTS)
+    arguments = ["reference", str(instances_path), *SOLVE, "--first", "1", "--output", str(tmp_path / "out.parquet")]
+    finished = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines()[-1] == "[]"
