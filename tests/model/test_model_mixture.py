@@ -1,0 +1,145 @@
+"""Mixtures of experts against per-token loops, and the loss that balances them."""
+
+import math
+
+import pytest
+import torch
+
+from model_samples import policy_of, sample, shaken
+from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput, Router
+
+
+def tokens(*shape):
+    return torch.randn(*shape, 16, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+def two_best(scores):
+    order = sorted(range(len(scores)), key=lambda e: (-scores[e], e))[:2]
+    total = sum(math.exp(scores[e]) for e in order)
+    return {e: math.exp(scores[e]) / total for e in order}
+
+
+def test_evaluation_picks_the_two_best_choices_of_each_token_and_repeats_itself():
+    router = shaken(Router(16).double()).eval()
+    x = tokens(2, 5)
+    weights, auxiliary = router(x)
+    for token, got in zip(x.flatten(0, 1), weights.flatten(0, 1), strict=True):
+        wanted = two_best((token @ router.scores).tolist())
+        assert got.tolist() == pytest.approx([wanted.get(e, 0.0) for e in range(4)])
+    again, auxiliary_again = router(x)
+    assert torch.equal(weights, again)
+    assert torch.equal(auxiliary, auxiliary_again)
+
+
+def test_equal_scores_are_taken_in_order():
+    weights, _ = Router(16).eval()(torch.randn(1, 6, 16))
+    assert torch.equal(weights, torch.tensor([0.5, 0.5, 0.0, 0.0]).expand(1, 6, 4))
+
+
+def squared_variation(values):
+    mean = sum(values) / 4
+    return sum((v - mean) ** 2 for v in values) / 3 / (mean**2 + 1e-10)
+
+
+def test_balance_loss_in_evaluation_counts_weights_and_tokens():
+    router = shaken(Router(16).double()).eval()
+    x = tokens(2, 5)
+    picks = [two_best((token @ router.scores).tolist()) for token in x.flatten(0, 1)]
+    importance = [sum(pick.get(e, 0.0) for pick in picks) for e in range(4)]
+    load = [sum(e in pick for pick in picks) for e in range(4)]
+    wanted = 0.001 * (squared_variation(importance) + squared_variation(load))
+    assert router(x)[1].item() == pytest.approx(wanted)
+
+
+def test_balance_loss_in_training_is_the_chance_of_being_picked_under_new_noise():
+    router = shaken(Router(16).double()).train()
+    x = tokens(2, 5)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        weights, auxiliary = router(x)
+        torch.manual_seed(5)
+        noise = torch.randn(10, 4, dtype=torch.float64)
+    importance, load = [0.0] * 4, [0.0] * 4
+    for token, epsilon, got in zip(x.flatten(0, 1), noise, weights.flatten(0, 1), strict=True):
+        clean = (token @ router.scores).tolist()
+        deviation = [math.log1p(math.exp(v)) + 0.01 for v in (token @ router.deviations).tolist()]
+        noisy = [c + s * e for c, s, e in zip(clean, deviation, epsilon.tolist(), strict=True)]
+        pick, ranked = two_best(noisy), sorted(noisy, reverse=True)
+        assert got.tolist() == pytest.approx([pick.get(e, 0.0) for e in range(4)])
+        for e in range(4):
+            others = ranked[2] if e in pick else ranked[1]
+            load[e] += 0.5 * (1 + math.erf((clean[e] - others) / deviation[e] / math.sqrt(2)))
+            importance[e] += pick.get(e, 0.0)
+    wanted = 0.001 * (squared_variation(importance) + squared_variation(load))
+    assert auxiliary.item() == pytest.approx(wanted)
+
+
+def test_training_noise_spreads_tokens_that_scores_do_not_tell_apart():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        weights, auxiliary = Router(16).train()(torch.randn(4, 500, 16))
+    share = (weights > 0).double().mean((0, 1))
+    assert bool((share - 0.5).abs().max() < 0.05)
+    assert 0 <= auxiliary.item() < 1e-4
+
+
+def test_feedforward_mixture_equals_a_loop_over_tokens_and_choices():
+    mixture = shaken(MixtureFeedForward(16, 24).double()).eval()
+    x = tokens(2, 5)
+    got, _ = mixture(x)
+    up, bias = mixture.up.weight.chunk(4), mixture.up.bias.chunk(4)
+    down = mixture.down.weight.chunk(4, dim=1)
+    for token, result in zip(x.flatten(0, 1), got.flatten(0, 1), strict=True):
+        wanted = torch.zeros(16, dtype=torch.float64)
+        for e, share in two_best((token @ mixture.router.scores).tolist()).items():
+            wanted += share * (down[e] @ torch.relu(up[e] @ token + bias[e]) + mixture.down_bias[e])
+        torch.testing.assert_close(result, wanted)
+
+
+def test_output_mixture_equals_a_loop_over_tokens_and_choices():
+    mixture = shaken(MixtureOutput(16).double()).eval()
+    x = tokens(2, 5)
+    got, _ = mixture(x)
+    maps, bias = mixture.maps.weight.chunk(4), mixture.maps.bias.chunk(4)
+    for token, result in zip(x.flatten(0, 1), got.flatten(0, 1), strict=True):
+        picks = two_best((token @ mixture.router.scores).tolist())
+        torch.testing.assert_close(result, sum(share * (maps[e] @ token + bias[e]) for e, share in picks.items()))
+
+
+def test_stacked_mixtures_route_on_their_own():
+    """Each task expert of a PLE layer holds a whole mixture; side by side they equal one after the other."""
+    stacked = shaken(MixtureFeedForward(16, 24, experts=3).double()).eval()
+    x = tokens(3, 2, 5)
+    got, auxiliary = stacked(x)
+    total = 0.0
+    for k in range(3):
+        alone = MixtureFeedForward(16, 24).double().eval()
+        with torch.no_grad():
+            alone.router.scores.copy_(stacked.router.scores[k])
+            alone.up.weight.copy_(stacked.up.weight[k].T)
+            alone.up.bias.copy_(stacked.up.bias[k, 0])
+            alone.down.weight.copy_(stacked.down.weight[k].T)
+            alone.down_bias.copy_(stacked.down_bias[k, 0])
+        result, loss = alone(x[k])
+        torch.testing.assert_close(got[k], result)
+        total += loss.item()
+    assert auxiliary.item() == pytest.approx(total)
+
+
+@pytest.mark.parametrize(("backbone", "encoder", "mixtures"), [("mvmoe", "shared", 2), ("mvmoe_ablation", "ple", 8)])
+def test_losses_of_all_layers_are_summed(backbone, encoder, mixtures):
+    policy = shaken(policy_of(backbone, encoder)).eval()
+    losses = []
+    for module in policy.stack.modules():
+        if isinstance(module, MixtureFeedForward):
+            module.register_forward_hook(lambda _, __, output: losses.append(output[1]))
+    encoding = policy.encode(sample())
+    torch.testing.assert_close(encoding.auxiliary_loss, torch.stack(losses).sum())
+    routers = [module for module in policy.stack.modules() if isinstance(module, Router)]
+    assert sum(1 if router.scores.dim() == 2 else len(router.scores) for router in routers) == mixtures
+
+
+def test_weights_start_within_the_bounds_of_each_choice():
+    mixture = MixtureFeedForward(16, 64)
+    for parameter, fan_in in ((mixture.up.weight, 16), (mixture.down.weight, 64), (mixture.down_bias, 64)):
+        assert 0.9 * fan_in**-0.5 < parameter.abs().max() <= fan_in**-0.5

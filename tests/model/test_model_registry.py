@@ -1,0 +1,159 @@
+"""Names to networks, users' own backbones, options, seeds."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from model_samples import SMALL, sample
+from polarvrp.config import BACKBONES, ModelConfig
+from polarvrp.errors import ConfigError
+from polarvrp.model import registry
+from polarvrp.model.conditioning import Conditioning
+from polarvrp.model.decoder import PointerDecoder
+from polarvrp.model.embedding import NodeEmbedding
+from polarvrp.model.heads import PlainHead
+from polarvrp.model.linear import Linear
+from polarvrp.model.policy import Encoding, Policy
+from polarvrp.model.recipes import MOSES_STAGES, recipe_of
+from polarvrp.model.registry import RegisteredBackbone, available, build_policy, register_backbone
+from polarvrp.model.saving import load_policy, save_policy
+
+
+class NodewiseStack(nn.Module):
+    """A user's own encoder: one map of each node."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.map = Linear(width, width)
+
+    def forward(self, x, prompt, rotation):
+        return Encoding(self.map(x), x.new_zeros(()))
+
+
+def build_toy(config):
+    width = config.width
+    head = PlainHead(Linear(width, width))
+    decoder = PointerDecoder(width, config.heads, state="full", map_logit_keys=False, head=head)
+    return Policy(config, NodeEmbedding(width, "limit", bias=True), Conditioning(()), NodewiseStack(width), decoder)
+
+
+TOY = RegisteredBackbone(("shared",), build_toy)
+
+
+@pytest.fixture
+def no_registrations(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+def test_available_pairs_are_those_of_the_configuration():
+    assert available() == [(name, encoder) for name, encoders in BACKBONES.items() for encoder in encoders]
+
+
+def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations, tmp_path):
+    register_backbone("toy", ("shared",), build_toy)
+    assert ("toy", "shared") in available()
+    policy = build_policy(ModelConfig("toy", "shared", **SMALL), seed=0)
+    assert policy.encode(sample()).embeddings.shape == (3, 8, 32)
+    save_policy(tmp_path / "w.safetensors", policy, {})
+    loaded, _ = load_policy(tmp_path / "w.safetensors", expected=policy.config)
+    assert torch.equal(loaded.encode(sample()).embeddings, policy.encode(sample()).embeddings)
+
+
+def test_a_backbone_is_found_by_its_import_path():
+    policy = build_policy(ModelConfig(f"{__name__}:TOY", "shared", **SMALL), seed=0)
+    assert isinstance(policy.stack, NodewiseStack)
+
+
+def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(tmp_path, monkeypatch):
+    folder = tmp_path / "toy-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[polarvrp.backbones]\ntoy_entry = {__name__}:TOY\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert ("toy_entry", "shared") in available()
+    policy = build_policy(ModelConfig("toy_entry", "shared", **SMALL), seed=0)
+    assert isinstance(policy.stack, NodewiseStack)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"backbone": "polarnett"},
+            "no backbone 'polarnett' with encoder 'ple'; there are mtpomo-shared, .*polarnet-ple",
+        ),
+        ({"backbone": "cada", "encoder": "ple"}, "no backbone 'cada' with encoder 'ple'"),
+        ({"backbone": "no.such.module:BACKBONE"}, "cannot be imported .*write package.module:attribute"),
+        ({"backbone": f"{__name__}:MISSING"}, "cannot be imported"),
+        ({"backbone": f"{__name__}:SMALL"}, "must be a RegisteredBackbone, got dict"),
+        # options that would do nothing
+        ({"backbone": "cada", "encoder": "shared", "film": True}, "backbone cada has no option film"),
+        ({"backbone": "mtpomo", "encoder": "shared", "head": "gated"}, "backbone mtpomo has no option head"),
+        ({"adapters": "single"}, "backbone polarnet has no option adapters"),
+        ({"encoder": "shared", "ple_form": "pre"}, "ple_form belongs to encoder ple"),
+        ({"prompt": False}, "its gates read the prompt"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(options, message):
+    with pytest.raises(ConfigError, match=message):
+        build_policy(ModelConfig(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rope": "improper"}, "rope must be one of proper, as_released, off, got 'improper'"),
+        ({"width": 100}, "width must be a multiple of heads"),
+        ({"width": 16, "heads": 8}, "multiple of 4"),
+        ({"task_experts": 0}, "task_experts must be at least 1, got 0"),
+        ({"layers": 0}, "layers must be at least 1, got 0"),
+    ],
+)
+def test_impossible_configurations_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**options)
+
+
+def test_taken_and_unusable_names_are_refused(no_registrations):
+    with pytest.raises(ConfigError, match="exists already"):
+        register_backbone("polarnet", ("shared",), build_toy)
+    with pytest.raises(ConfigError, match="must not hold a hyphen"):
+        register_backbone("my-toy", ("shared",), build_toy)
+    register_backbone("toy", ("shared",), build_toy)
+    with pytest.raises(ConfigError, match="exists already"):
+        register_backbone("toy", ("shared",), build_toy)
+
+
+def test_initial_weights_depend_on_the_seed_alone():
+    config = ModelConfig(**SMALL)
+    state = torch.random.get_rng_state()
+    first = build_policy(config, seed=1)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.rand(3)
+    second, third = build_policy(config, seed=1), build_policy(config, seed=2)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), third.parameters(), strict=True))
+
+
+def test_names_recipes_and_architectures_need_no_torch():
+    code = (
+        "import sys, polarvrp.model.registry as r, polarvrp.model.recipes, polarvrp.cli.describe\n"
+        "assert r.available() and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_recipes_of_the_authors():
+    moses = recipe_of("moses", 50)
+    assert moses.stages == MOSES_STAGES
+    assert [stage.adapters for stage in moses.stages] == ["none", *["single"] * 4, "mixture"]
+    assert len(moses.stages[-1].variants) == 16
+    assert (recipe_of("cada", 50).learning_rate, recipe_of("cada", 100).learning_rate) == (3e-4, 1e-4)
+    assert recipe_of("filmmed", 100).temperature == 0.03
+    assert recipe_of("mtpomo", 50).batch == "single"
+    assert {name for name in BACKBONES if recipe_of(name, 50).normalize_rewards} == {"routefinder", "moses"}
+    assert recipe_of("polarnet", 100).batch_size == recipe_of("mvmoe_ablation", 100).batch_size == 128
+    assert recipe_of("a_users_own", 50) == recipe_of("polarnet", 50)
