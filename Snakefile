@@ -2,15 +2,24 @@
 from snakemake.utils import min_version, validate
 
 from polarvrp.config import StudyConfig
+from polarvrp.errors import exit_on_mistake
+from polarvrp.study import scale_file
 
 min_version("9.27")
 
 
 configfile: f"{workflow.basedir}/config/config.yaml"
-configfile: f"{workflow.basedir}/config/scales/{config['scale']}.yaml"
 
 
-study = StudyConfig.from_mapping(config)
+with exit_on_mistake("configuration"):
+    scale = scale_file(config)
+
+
+configfile: f"{workflow.basedir}/config/{scale}"
+
+
+with exit_on_mistake("configuration"):
+    study = StudyConfig.from_mapping(config)
 validate(config, "workflow/schemas/config.schema.yaml")
 
 
@@ -33,59 +42,4 @@ include: "workflow/rules/training.smk"
 include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/report.smk"
-
-
-rule datasets:
-    input:
-        test_sets(),
-        validation_sets(),
-
-
-rule references:
-    input:
-        references(),
-
-
-rule train:
-    input:
-        models(jobs.study_runs(study)),
-
-
-rule policies:
-    input:
-        rules.train.input,
-
-
-rule evaluate:
-    input:
-        evaluations(jobs.study_runs(study)),
-
-
-rule zero_shot:
-    input:
-        tables(["zero_shot"]),
-
-
-rule set_x:
-    input:
-        tables(["set_x"]),
-
-
-rule ablations:
-    input:
-        tables([*GRIDS, *SWEEPS]),
-
-
-rule tables:
-    input:
-        tables(),
-
-
-rule figures:
-    input:
-        figures(),
-
-
-rule report:
-    input:
-        "results/report.html",
+include: "workflow/rules/targets.smk"

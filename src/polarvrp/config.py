@@ -12,6 +12,7 @@ from polarvrp.sections import Section, above_zero, at_least, one_of, require_dis
 GPU_DRIVER = Path("/dev/nvidiactl")
 """Exists where an NVIDIA driver is loaded; asking torch would cost seconds."""
 
+SCALES = ("quick", "paper")
 ENCODERS = ("shared", "deep", "ple")
 PARADIGMS = ("rl", "po", "polar")
 

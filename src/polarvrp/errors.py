@@ -1,5 +1,9 @@
 """Errors a user can act on. The command line prints their one line and exits with code 2."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PolarvrpError(Exception):
     """Base of all errors that are the input's fault; the message says what, got, wanted, what to do."""
@@ -19,3 +23,16 @@ class InfeasibleTourError(PolarvrpError):
 
 class CheckpointMismatchError(PolarvrpError):
     """Saved weights belong to another architecture or specification than the one asked for."""
+
+
+@contextmanager
+def exit_on_mistake(source: str) -> Iterator[None]:
+    """End the program with the error's one line instead of a traceback.
+
+    Args:
+        source: Where the mistake is, printed before it.
+    """
+    try:
+        yield
+    except PolarvrpError as error:
+        sys.exit(f"{source}: {error}")

@@ -2,6 +2,7 @@
 from functools import partial
 from pathlib import Path
 
+from polarvrp import experiments
 from polarvrp import study as jobs
 from polarvrp.config import EXPERIMENTS, GRIDS, MAIN_TABLES, SWEEPS
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
@@ -79,15 +80,15 @@ def set_x_costs(runs):
 def extra_ablations():
     """Ablations that the scale does not name are listed in tables once trained, or when target ablations is asked."""
     asked = "ablations" in workflow.dag_settings.targets
-    return [run for run in jobs.ablation_runs(study) if asked or Path(WEIGHTS.format(run=run.name)).exists()]
+    return [run for run in experiments.ablation_runs(study) if asked or Path(WEIGHTS.format(run=run.name)).exists()]
 
 
 def listed_runs(table):
-    return jobs.table_runs(study, table, extra_ablations())
+    return experiments.table_runs(study, table, extra_ablations())
 
 
 def transfer_runs():
-    return jobs.experiment_runs(study, "zero_shot")
+    return experiments.experiment_runs(study, "zero_shot")
 
 
 # Tables and figures
@@ -117,7 +118,7 @@ TABLE_INPUTS = {
 }
 FIGURE_INPUTS = {
     **{figure: tables([figure]) for figure in ("in_distribution", "zero_shot", *GRIDS)},
-    "training_curves": histories(jobs.main_runs(study)),
+    "training_curves": histories(experiments.main_runs(study)),
 }
 
 

@@ -54,7 +54,7 @@ for name in FIGURE_INPUTS:
         params:
             name=name,
             scale=study.scale,
-            runs=names_of(jobs.main_runs(study)),
+            runs=names_of(experiments.main_runs(study)),
         shell:
             "python -m polarvrp figures {params.name} --results results --scale {params.scale}"
             " --runs {params.runs} > {log} 2>&1"
