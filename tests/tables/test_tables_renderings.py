@@ -65,7 +65,7 @@ def test_captions_state_scale_reference_and_instances(quick):
 
 def test_every_demonstration_says_that_it_is_no_result(folder, quick):
     for run in (f"{OURS}-n10-s0", "polarnet-ple-polar-n10-kappa2-s0", "polarnet-shared-polar-n10-s0"):
-        folder.evaluate(run, 3.0)
+        folder.evaluate(run, 3.0, variants=("CVRP",))
         folder.train(run)
     folder.solve_set_x(f"{OURS}-n10-s0", {"X-n101-k25": (27591, 28810, 28823)})
     for name in ("in_distribution", "set_x", "training_paradigms", "encoder_settings", "task_experts", "training_cost"):
@@ -108,7 +108,7 @@ def test_set_x_averages_by_size_group(folder):
 
 def test_grids_put_the_best_of_each_backbone_in_bold(folder):
     for run, gap in {"polarnet-shared-polar": 3.0, "polarnet-ple-polar": 2.0, "mvmoe_ablation-deep-polar": 5.0}.items():
-        folder.evaluate(f"{run}-n10-s0", gap)
+        folder.evaluate(f"{run}-n10-s0", gap, variants=("CVRP",))
         folder.train(f"{run}-n10-s0", parameters=6_983_414)
     rows = rows_of(printed(Results(folder.root, "quick"), "encoder_settings"))
     assert rows[0] == ["Variant", "MVMoE Deep-24", "Ours Shared", "Ours PLE"]
@@ -121,7 +121,7 @@ def test_grids_put_the_best_of_each_backbone_in_bold(folder):
 
 def test_sweep_prints_epoch_times_as_the_paper_does(folder):
     for run, gap in (("polarnet-shared-polar-n10-s0", 3.0), ("polarnet-shared-polar-n10-k2-s0", 2.0)):
-        folder.evaluate(run, gap)
+        folder.evaluate(run, gap, variants=("CVRP",))
         folder.train(run, epoch_seconds=(209.0, 404.0), refined=(0, 1))
     assert rows_of(printed(Results(folder.root, "quick"), "refined_tours")) == [
         ["k", "Mean gap", "Epoch without LS", "Epoch with LS"],
