@@ -170,3 +170,17 @@ def test_a_customer_at_the_depot_has_a_window(monkeypatch):
     for field in FIELDS[:6]:
         assert not getattr(batch, field).isnan().any(), field
     assert (batch.time_windows[..., 0] <= batch.time_windows[..., 1]).all()
+
+
+def test_a_batch_of_one_variant_and_batches_of_chosen_variants() -> None:
+    generator = torch.Generator().manual_seed(0)
+    seen = set()
+    for _ in range(60):
+        flags = generate_batch(5, 8, generator, "cpu", mixed=False).flags
+        assert (flags == flags[0]).all()
+        seen.add(tuple(flags[0].tolist()))
+    assert len(seen) > 10
+    chosen = generate_batch(5, 64, generator, "cpu", variants=("OVRP", "VRPBL")).flags
+    wanted = [list(VARIANTS[name].flags) for name in ("OVRP", "VRPBL")]
+    assert all(row in wanted for row in chosen.tolist())
+    assert 16 < chosen[:, 0].sum() < 48

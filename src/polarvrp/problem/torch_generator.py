@@ -1,13 +1,14 @@
-"""Training batches drawn on the fly: the sixteen training variants mixed, each instance its own.
+"""Training batches drawn on the fly: variants mixed, each instance its own, or one variant a batch.
 
-Every attribute is drawn for every instance and then removed with probability 1/2, independently for open routes, time
-windows, distance limits and backhauls, so each variant has probability 1/16. The laws are those of the test sets; only
-the arithmetic is float32.
+Every attribute is drawn for every instance; those that its variant lacks are then removed. Over the sixteen training
+variants each attribute is so kept with probability 1/2, independently of the others. The laws are those of the test
+sets; only the arithmetic is float32.
 
 Shape legend: B instances, n customers, one depot first.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -22,24 +23,29 @@ from polarvrp.problem.numpy_generator import (
     SERVICE_BOUNDS,
     WINDOW_LENGTH_BOUNDS,
 )
-from polarvrp.problem.variants import capacity_for
-
-KEEP_PROBABILITY = 0.5
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, capacity_for
 
 
 def generate_batch(
-    num_customers: int, batch_size: int, generator: torch.Generator, device: torch.device | str
+    num_customers: int,
+    batch_size: int,
+    generator: torch.Generator,
+    device: torch.device | str,
+    variants: Sequence[str] = TRAINING_VARIANTS,
+    mixed: bool = True,
 ) -> Instances[Tensor]:
-    """One mixed batch.
+    """One batch.
 
     The order of draws is fixed: coordinates, linehaul and backhaul demands, who is a backhaul, service times, window
-    lengths, window starts, limits, attributes kept.
+    lengths, window starts, limits, variants.
 
     Args:
         num_customers: n.
         batch_size: B.
         generator: Lives on ``device``; its state alone determines the batch.
         device: Where all tensors are made.
+        variants: Names of training variants to draw from, each as likely as the others.
+        mixed: Whether each instance draws its own variant, or the batch one for all.
 
     Returns:
         B instances of n + 1 nodes, floats in float32. Where backhauls are removed their customers become linehaul
@@ -61,15 +67,17 @@ def generate_batch(
     deliveries, pickups = demands(), demands()  # [B, n]
     is_backhaul = uniform(*shape) < BACKHAUL_FRACTION  # [B, n]
     service, length = between(SERVICE_BOUNDS, *shape), between(WINDOW_LENGTH_BOUNDS, *shape)  # [B, n]
-    start, limit, keep = uniform(*shape), uniform(batch_size), uniform(batch_size, 4) < KEEP_PROBABILITY
-    open_route, has_windows, has_limit, has_backhauls = keep.unbind(dim=1)  # [B]
+    start, limit = uniform(*shape), uniform(batch_size)  # [B, n], [B]
+    attributes = torch.tensor([VARIANTS[name].flags for name in variants], device=device)  # [variants, 6]
+    drawn = torch.randint(len(variants), (batch_size if mixed else 1,), generator=generator, device=device)
+    flags = attributes[drawn].expand(batch_size, -1)  # [B, 6]
+    open_route, has_windows, has_limit, has_backhauls = flags[:, :4].unbind(dim=1)  # [B]
 
     distance = (locs[:, 1:] - locs[:, :1]).norm(dim=-1)  # [B, n]
     earliest, latest = _windows(distance, service, length, start)  # [B, n+1]
     unbounded = ~has_windows[:, None]
     demand = torch.where(is_backhaul, pickups, deliveries)  # [B, n]
     backhaul = demand * (is_backhaul & has_backhauls[:, None])  # [B, n]
-    none = torch.zeros_like(keep[:, 0])
     return Instances(
         locs=locs,
         demand_linehaul=_with_depot(demand - backhaul),
@@ -81,7 +89,7 @@ def generate_batch(
         distance_limit=_limits(distance, limit).masked_fill(~has_limit, math.inf),
         open_route=open_route,
         backhaul_class=torch.ones_like(open_route, dtype=torch.int64),
-        flags=torch.stack((open_route, has_windows, has_limit, has_backhauls, none, none), dim=1),
+        flags=flags,
         num_depots=1,
         capacity=capacity_for(num_customers),
     )
