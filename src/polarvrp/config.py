@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polarvrp.errors import ConfigError
-from polarvrp.sections import Section, above_zero, at_least, one_of, require_distinct
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
+from polarvrp.sections import Section, above_zero, at_least, one_of, require_distinct, require_known
 
 GPU_DRIVER = Path("/dev/nvidiactl")
 """Exists where an NVIDIA driver is loaded; asking torch would cost seconds."""
@@ -321,6 +322,7 @@ class StudyConfig(Section):
     Attributes:
         scale: Label of all numbers; chooses ``config/scales/{scale}.yaml``.
         seeds: Root seeds of the trainings; each run is trained once a seed.
+        variants: Variants of test and validation sets, or ``all`` 48; every training draws from its 16 variants.
         sizes: Instance sizes, ascending.
         transfer_size: Size of the models that zero-shot and Set-X use.
         backbones: Backbones of the main tables, each with its authors' encoder and paradigm.
@@ -336,6 +338,7 @@ class StudyConfig(Section):
 
     scale: Literal["quick", "paper"]
     seeds: tuple[int, ...] = (0,)
+    variants: tuple[str, ...] | Literal["all"] = "all"
     sizes: tuple[SizeConfig, ...]
     transfer_size: int
     backbones: tuple[str, ...]
@@ -361,15 +364,22 @@ class StudyConfig(Section):
                 f"training.validation_instances is {self.training.validation_instances}, but a validation set has "
                 f"{self.datasets.validation_instances} instances; raise datasets.validation_instances"
             )
-        for name, known in (
-            ("backbones", MAIN_METHODS),
-            ("grid_backbones", GRID_BACKBONES),
-            ("experiments", EXPERIMENTS),
-        ):
-            require_distinct(name, getattr(self, name))
-            for value in getattr(self, name):
-                if value not in known:
-                    raise ConfigError(f"{name} holds {value!r}; {one_of(value, known)}")
+        require_known("backbones", self.backbones, MAIN_METHODS)
+        require_known("grid_backbones", self.grid_backbones, GRID_BACKBONES)
+        require_known("experiments", self.experiments, EXPERIMENTS)
+        require_known("variants", () if self.variants == "all" else self.variants, VARIANTS)
+        if not self.training_variants:
+            raise ConfigError(f"variants must hold one of the training variants {', '.join(TRAINING_VARIANTS)}")
+
+    @property
+    def training_variants(self) -> tuple[str, ...]:
+        """Variants of the study that models are trained on."""
+        return tuple(name for name in TRAINING_VARIANTS if self.variants == "all" or name in self.variants)
+
+    @property
+    def zero_shot_variants(self) -> tuple[str, ...]:
+        """Variants of the study that no model saw in training."""
+        return tuple(name for name in ZERO_SHOT_VARIANTS if self.variants == "all" or name in self.variants)
 
     @property
     def train_threads(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -86,6 +86,14 @@ def require_distinct(name: str, values: Sequence[object]) -> None:
     """Raise ``ConfigError`` if a value occurs twice."""
     if len(set(values)) < len(values):
         raise ConfigError(f"{name} names something twice, got {', '.join(map(str, values))}; drop one")
+
+
+def require_known(name: str, values: Sequence[str], known: Collection[str]) -> None:
+    """Raise ``ConfigError`` if a value occurs twice or is none of ``known``."""
+    require_distinct(name, values)
+    for value in values:
+        if value not in known:
+            raise ConfigError(f"{name} holds {value!r}; {one_of(value, known)}")
 
 
 def _build(cls: type[Any], mapping: Any, where: str) -> Any:

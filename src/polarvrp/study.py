@@ -27,6 +27,7 @@ from polarvrp.config import (
     TrainConfig,
 )
 from polarvrp.errors import ConfigError
+from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.sections import merge, one_of, read_yaml
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
@@ -224,11 +225,14 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
     if run.encoder == "ple":
         model["task_experts"] = values["task_experts"]
+    validation = _draw(study, "validation")
+    if study.training_variants != TRAINING_VARIANTS:
+        validation["variants"] = list(study.training_variants)
     spec = {
         "code": TRAIN_CODE_VERSION,
         "model": model,
         "training": training | {"milestones": list(study.training.milestones)},
-        "validation": _draw(study, "validation"),
+        "validation": validation,
     }
     parse_train_spec(spec)
     return spec

@@ -5,7 +5,7 @@ from pathlib import Path
 from polarvrp import experiments
 from polarvrp import study as jobs
 from polarvrp.config import EXPERIMENTS, GRIDS, MAIN_TABLES, SWEEPS
-from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
+from polarvrp.problem.variants import VARIANTS
 
 DATASET = "results/datasets/{split}/{variant}-n{n}.npz"
 REFERENCE = "results/references/{split}/{solver}/{variant}-n{n}.parquet"
@@ -17,6 +17,7 @@ SIZED_RUN = "{stem}-n{n}{tail}"  # a run's name with its size apart: the test se
 EVALUATION = "results/evaluations/test/{run}/{variant}-n{n}.parquet"
 SET_X = "results/set_x/{run}.parquet"
 
+STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
 # Seconds of an evaluation go into a table: at full scale nothing runs beside it.
 EVALUATION_THREADS = 1 if study.scale == "quick" else workflow.cores
@@ -38,15 +39,15 @@ wildcard_constraints:
 # Sets and references
 
 
-def test_sets(n=SIZES, variants=tuple(VARIANTS)):
+def test_sets(n=SIZES, variants=STUDY_VARIANTS):
     return expand(DATASET, split="test", variant=variants, n=n)
 
 
 def validation_sets(n=SIZES):
-    return expand(DATASET, split="validation", variant=TRAINING_VARIANTS, n=n)
+    return expand(DATASET, split="validation", variant=study.training_variants, n=n)
 
 
-def references(n=SIZES, variants=tuple(VARIANTS)):
+def references(n=SIZES, variants=STUDY_VARIANTS):
     return expand(REFERENCE, split="test", solver=study.references.solvers, variant=variants, n=n)
 
 
@@ -69,7 +70,7 @@ def histories(runs):
     return [path.format(run=run.name) for run in runs for path in (HISTORY, METADATA)]
 
 
-def evaluations(runs, variants=TRAINING_VARIANTS):
+def evaluations(runs, variants=study.training_variants):
     return [EVALUATION.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
 
 
@@ -98,7 +99,7 @@ def tables(names=study.experiments):
     return expand("results/tables/{table}.parquet", table=names)
 
 
-def gap_inputs(table, variants=TRAINING_VARIANTS):
+def gap_inputs(table, variants=study.training_variants):
     runs = listed_runs(table)
     sizes = sorted({run.num_customers for run in runs})
     return evaluations(runs, variants) + references(sizes, variants)
@@ -110,7 +111,7 @@ def grid_inputs(table):
 
 TABLE_INPUTS = {
     "in_distribution": gap_inputs,
-    "zero_shot": partial(gap_inputs, variants=ZERO_SHOT_VARIANTS),
+    "zero_shot": partial(gap_inputs, variants=study.zero_shot_variants),
     "set_x": lambda table: set_x_costs(listed_runs(table)),
     **dict.fromkeys((*GRIDS, *SWEEPS), grid_inputs),
     "training_cost": lambda table: histories(listed_runs(table)),

@@ -2,9 +2,9 @@
 rule evaluate_policy:
     input:
         policy=WEIGHTS.format(run=SIZED_RUN),
-        instances=ancient(expand(DATASET, split="test", variant=TRAINING_VARIANTS, allow_missing=True)),
+        instances=ancient(expand(DATASET, split="test", variant=study.training_variants, allow_missing=True)),
     output:
-        expand(EVALUATION, run=SIZED_RUN, variant=TRAINING_VARIANTS, allow_missing=True),
+        expand(EVALUATION, run=SIZED_RUN, variant=study.training_variants, allow_missing=True),
     log:
         f"results/logs/evaluate_policy/{SIZED_RUN}.log",
     conda:
@@ -24,9 +24,9 @@ rule evaluate_policy:
 use rule evaluate_policy as evaluate_zero_shot with:
     input:
         policy=WEIGHTS.format(run=SIZED_RUN),
-        instances=ancient(expand(DATASET, split="test", variant=ZERO_SHOT_VARIANTS, allow_missing=True)),
+        instances=ancient(expand(DATASET, split="test", variant=study.zero_shot_variants, allow_missing=True)),
     output:
-        expand(EVALUATION, run=SIZED_RUN, variant=ZERO_SHOT_VARIANTS, allow_missing=True),
+        expand(EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
     log:
         f"results/logs/evaluate_zero_shot/{SIZED_RUN}.log",
 
