@@ -103,7 +103,7 @@ def encoder_settings(results: Results) -> Figure:
 
 
 def training_curves(results: Results) -> Figure:
-    """Greedy cost and validation gap by epoch of the compared methods, a row of panels a size, a line a seed."""
+    """Sampled cost and validation gap by epoch of the compared methods, a row of panels a size, a line a seed."""
     trained = results.trained_runs()
     runs = [run for run in trained if stem_of(run.method) in METHOD_LABELS] or trained
     if not runs:
@@ -118,9 +118,9 @@ def training_curves(results: Results) -> Figure:
     for panels, size in zip(grid, sizes, strict=True):
         for run in (run for run in runs if run.num_customers == size):
             history = sorted(results.history(run), key=lambda row: int(row["epoch"]))
-            for axes, column in zip(panels, ("greedy_cost", "validation_gap_percent"), strict=True):
+            for axes, column in zip(panels, ("sampled_cost", "validation_gap_percent"), strict=True):
                 _curve(axes, history, column, look[stem_of(run.method)])
-        panels[0].set(title=f"n={size}", ylabel="greedy cost")
+        panels[0].set(title=f"n={size}", ylabel="mean sampled cost")
         panels[1].set(title=f"n={size}", ylabel="validation gap (%)")
     for axes in grid.flat:
         _tidy(axes, "y")

@@ -174,7 +174,7 @@ def training_cost(rows: Sequence[Row]) -> list[Sheet]:
     devices = ", ".join(sorted({row["device"] for row in rows if row["device"]}))
     caption = (
         f"Training cost over {span(row['epochs'] for row in rows)} epochs{f' on {devices}' if devices else ''}. Epoch "
-        f"time is the mean over all epochs, memory the peak allocated on the GPU. Scale {rows[0]['scale']}."
+        f"time is the mean over all epochs, memory the peak on that device. Scale {rows[0]['scale']}."
     )
     heads = [Column("Method", numeric=False)]
     heads += [Column(label) for label in ("n", "Parameters", "Epoch time", "Total time", "Peak memory")]
