@@ -68,6 +68,22 @@ def test_gradients_reach_the_embedding_from_the_policy(backbone, encoder):
         assert bool((parameter.grad != 0).any())
 
 
+@pytest.mark.parametrize(("backbone", "encoder"), [("polarnet", "ple"), ("mvmoe", "shared"), ("cada", "shared")])
+def test_the_hot_path_is_one_graph_without_branches_on_data(backbone, encoder):
+    torch._dynamo.reset()
+    policy, instances = policy_of(backbone, encoder, layers=1), sample()
+    current, state, mask = queries(instances)
+    encode = torch.compile(policy.encode, backend="eager", fullgraph=True)
+    log_probs = torch.compile(policy.log_probs, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        encoding = encode(instances)
+        cache = policy.cache(encoding.embeddings, instances)
+        compiled, _ = log_probs(cache, current, state, mask)
+        eager, _ = policy.log_probs(cache, current, state, mask)
+        torch.testing.assert_close(encoding.embeddings, policy.encode(instances).embeddings)
+    torch.testing.assert_close(compiled, eager)
+
+
 def test_flags_alone_tell_an_absent_limit_from_none_at_all():
     """Features replace an infinite limit by 0; only a conditioned encoder sees which variant it is."""
     instances = sample("CVRP")

@@ -161,7 +161,7 @@ class PointerDecoder(nn.Module):
         linehaul, backhaul, time, length, open_route = state.unbind(dim=-1)
         free = torch.where(backhaul == 1, linehaul, backhaul)
         left = distance_limit[:, None].to(length.dtype) - length
-        left = torch.where(left.isinf(), REMAINING_WITHOUT_LIMIT, left)
+        left = left.masked_fill(left.isinf(), REMAINING_WITHOUT_LIMIT)
         if self.state == "remaining":
             return torch.stack((free, time, left), dim=-1)
         return torch.stack((free, time, open_route, left), dim=-1)

@@ -47,10 +47,9 @@ def rotation_of(locs: Tensor, head_width: int, form: str, num_fixed_rows: int) -
         num_fixed_rows: p.
     """
     num_pairs = head_width // 4
-    frequencies = torch.tensor(
-        [2 * math.pi * BASE ** (-pair / num_pairs) for pair in range(num_pairs)], dtype=locs.dtype, device=locs.device
-    )
-    angles = locs[..., None] * frequencies  # [B, N, 2, D / 4]
+    frequencies = [2 * math.pi * BASE ** (-pair / num_pairs) for pair in range(num_pairs)]
+    # Numbers, not a tensor of them: a copy to the device would forbid capturing this as a CUDA graph.
+    angles = torch.stack([locs * frequency for frequency in frequencies], dim=-1)  # [B, N, 2, D / 4]
     angles = angles.repeat_interleave(2, dim=-1) if form == "proper" else angles.repeat(1, 1, 1, 2)
     angles = functional.pad(angles.flatten(-2), (0, 0, 0, num_fixed_rows))  # [B, T, D]
     return Rotation(angles.cos(), angles.sin())
