@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from model_samples import policy_of, sample, shaken
+from model_samples import policy_of, queries, sample, shaken
 from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput, Router
 
 
@@ -54,11 +54,9 @@ def test_balance_loss_in_evaluation_counts_weights_and_tokens():
 def test_balance_loss_in_training_is_the_chance_of_being_picked_under_new_noise():
     router = shaken(Router(16).double()).train()
     x = tokens(2, 5)
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        weights, auxiliary = router(x)
-        torch.manual_seed(5)
-        noise = torch.randn(10, 4, dtype=torch.float64)
+    router.generator = torch.Generator().manual_seed(5)
+    weights, auxiliary = router(x)
+    noise = torch.randn(10, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     importance, load = [0.0] * 4, [0.0] * 4
     for token, epsilon, got in zip(x.flatten(0, 1), noise, weights.flatten(0, 1), strict=True):
         clean = (token @ router.scores).tolist()
@@ -75,12 +73,25 @@ def test_balance_loss_in_training_is_the_chance_of_being_picked_under_new_noise(
 
 
 def test_training_noise_spreads_tokens_that_scores_do_not_tell_apart():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        weights, auxiliary = Router(16).train()(torch.randn(4, 500, 16))
+    router = Router(16).train()
+    router.generator = torch.Generator().manual_seed(0)
+    weights, auxiliary = router(tokens(4, 500).float())
     share = (weights > 0).double().mean((0, 1))
     assert bool((share - 0.5).abs().max() < 0.05)
     assert 0 <= auxiliary.item() < 1e-4
+
+
+def test_a_policy_draws_all_routing_noise_from_the_given_generator():
+    policy, instances = policy_of("mvmoe", "shared").train(), sample()
+    current, state, mask = queries(instances)
+    state_before, results = torch.random.get_rng_state(), []
+    for seed in (1, 1, 2):
+        policy.draw_noise_from(torch.Generator().manual_seed(seed))
+        embeddings = policy.encode(instances).embeddings
+        results.append(policy.log_probs(policy.cache(embeddings, instances), current, state, mask)[0])
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+    assert torch.equal(torch.random.get_rng_state(), state_before)
 
 
 def test_feedforward_mixture_equals_a_loop_over_tokens_and_choices():

@@ -28,11 +28,14 @@ class Router(nn.Module):
     ``0.001 (CV²(importance) + CV²(load))`` over the choices: importance is the sum of a choice's weights, load the
     expected number of tokens that pick it (in evaluation the actual one). Everything is computed in float32 at least.
 
-    In training mode the noise comes from torch's global generator of the device, as that of dropout does.
+    A rollout and the scoring of its tours draw noise of their own.
 
     Args:
         width: d.
         experts: E.
+
+    Attributes:
+        generator: Source of the noise, on the device of the weights; ``None`` is torch's global one, as for dropout.
     """
 
     def __init__(self, width: int, experts: int | None = None) -> None:
@@ -40,6 +43,7 @@ class Router(nn.Module):
         shape = (width, NUM_CHOICES) if experts is None else (experts, width, NUM_CHOICES)
         self.scores = nn.Parameter(torch.zeros(shape))
         self.deviations = nn.Parameter(torch.zeros(shape))
+        self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Route tokens.
@@ -56,7 +60,8 @@ class Router(nn.Module):
             clean = tokens @ self.scores
             if self.training:
                 deviation = functional.softplus(tokens @ self.deviations) + SMALLEST_DEVIATION
-                noisy = clean + deviation * torch.randn_like(clean)
+                noise = torch.empty_like(clean).normal_(generator=self.generator)
+                noisy = clean + deviation * noise
             else:
                 noisy = clean
             rank = _rank(noisy)

@@ -11,6 +11,7 @@ from polarvrp.model.conditioning import Conditioning
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.embedding import NodeEmbedding
 from polarvrp.model.heads import Ramp
+from polarvrp.model.mixture import Router
 from polarvrp.model.rotation import rotation_of
 from polarvrp.model.stacks import Encoding
 from polarvrp.problem.instances import Instances
@@ -56,6 +57,12 @@ class Policy(nn.Module):
     def dtype(self) -> torch.dtype:
         """Dtype of the parameters."""
         return next(self.parameters()).dtype
+
+    def draw_noise_from(self, generator: torch.Generator | None) -> None:
+        """Take the routing noise of mixtures in training mode from ``generator``; ``None``: torch's global one."""
+        for module in self.modules():
+            if isinstance(module, Router):
+                module.generator = generator
 
     def encode(self, instances: Instances[Tensor]) -> Encoding:
         """Embed the nodes of a batch.
