@@ -21,6 +21,10 @@ def act(task: str) -> object:
         raise ValueError(argument)
     if word == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if word == "once" and not Path(argument).exists():
+        Path(argument).touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
     if word == "sleep":
         time.sleep(float(argument))
     if word == "pid":
@@ -62,6 +66,11 @@ def test_failures_keep_to_their_task(pool: WorkerPool[str, object]) -> None:
     assert outcomes[2] == TaskFailure("the worker process died (exit code -9)")
     assert outcomes[4] == TaskFailure("stopped after 1 s without an answer")
     assert dict(pool.run(["again"])) == {0: "again"}
+
+
+def test_a_signal_to_the_whole_group_costs_no_task(pool: WorkerPool[str, object], tmp_path: Path) -> None:
+    tasks = [f"once {tmp_path / name}" for name in "abc"]
+    assert dict(pool.run(tasks)) == dict(enumerate(tasks))
 
 
 def test_stopping_early_kills_what_is_in_work(pool: WorkerPool[str, object]) -> None:

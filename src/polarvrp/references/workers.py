@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,10 +33,12 @@ class TaskFailure:
     Attributes:
         reason: An exception with its message, the limit that was passed, or how the process died.
         seconds: How long the task was in work.
+        died: Whether its process died of itself or by somebody else's signal.
     """
 
     reason: str
     seconds: float = field(default=0.0, compare=False)
+    died: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -67,6 +70,9 @@ class WorkerPool(Generic[Task, Result]):
     ) -> Iterator[tuple[int, Result | TaskFailure]]:
         """Work through tasks.
 
+        A task whose process died is given to another process once: memory may have been short for a moment, or a signal
+        meant for the starter may have reached the whole group.
+
         Args:
             tasks: Given out in this order.
             hard_limit_s: A task that takes longer is killed with its process, which is replaced.
@@ -75,15 +81,20 @@ class WorkerPool(Generic[Task, Result]):
             Position of a task and its result or failure, in the order of completion. When the caller stops early, the
             tasks in work are killed.
         """
-        next_task, open_tasks = 0, len(tasks)
+        pending, open_tasks = deque(range(len(tasks))), len(tasks)
+        repeated: set[int] = set()
         self._fill()
         try:
             while open_tasks:
                 for worker in self._workers:
-                    if worker.task is None and next_task < len(tasks):
-                        self._give(worker, next_task, tasks[next_task])
-                        next_task += 1
+                    if worker.task is None and pending:
+                        position = pending.popleft()
+                        self._give(worker, position, tasks[position])
                 for position, outcome in self._outcomes(hard_limit_s):
+                    if isinstance(outcome, TaskFailure) and outcome.died and position not in repeated:
+                        repeated.add(position)
+                        pending.appendleft(position)
+                        continue
                     open_tasks -= 1
                     yield position, outcome
                 self._fill()
@@ -158,7 +169,8 @@ class WorkerPool(Generic[Task, Result]):
             worker.process.join(SECONDS_TO_LEAVE)
             code = worker.process.exitcode
             self._discard(worker)
-            return TaskFailure(f"the worker process died (exit code {code})", time.monotonic() - worker.started_s)
+            seconds = time.monotonic() - worker.started_s
+            return TaskFailure(f"the worker process died (exit code {code})", seconds, died=True)
         worker.task = None
         return outcome
 
