@@ -133,8 +133,8 @@ class TrainingRecipe(Section):
     Attributes:
         epochs: Passes over fresh data.
         instances_per_epoch: Instances drawn in an epoch; the last batch is the remainder.
-        learning_rate: Of AdamW, before the first milestone.
-        weight_decay: Of AdamW, on all parameters.
+        learning_rate: Before the first milestone.
+        weight_decay: On all parameters.
         milestones: Epochs after which the learning rate is multiplied by ``decay``.
         decay: Factor at each milestone.
         gradient_clip: Largest global norm of the gradient.
@@ -170,22 +170,51 @@ class TrainingRecipe(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageConfig(Section):
+    """One stage of a training; each takes all epochs and starts with a new optimiser.
+
+    Attributes:
+        name: Distinguishes the stages of a run.
+        variants: What training instances are drawn from.
+        adapters: Network trained: ``none`` the bare one, ``single`` the first stage's with fresh adapters, ``mixture``
+            the first stage's with the adapters of all stages between.
+    """
+
+    name: str = "all"
+    variants: tuple[str, ...] = TRAINING_VARIANTS
+    adapters: Literal["none", "single", "mixture"] = "none"
+
+    def __post_init__(self) -> None:
+        if not self.variants:
+            raise ConfigError(f"stage {self.name}: variants must hold at least one variant, got []")
+        for name in self.variants:
+            if name not in TRAINING_VARIANTS:
+                raise ConfigError(f"stage {self.name}: variants holds {name!r}; {one_of(name, TRAINING_VARIANTS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig(TrainingRecipe):
-    """One training: the recipe, and what the run's name and size add.
+    """One training: the recipe, and what the run's name, size and backbone add.
 
     Attributes:
         paradigm: ``rl``, ``po`` or ``polar``.
         num_customers: Customers of each training instance.
         batch_size: Instances of a step.
         seed: Root of all random streams of the run.
-        refinement_workers: Processes of the local search; no part of what identifies a run.
+        optimizer: ``adamw`` decouples the weight decay, ``adam`` adds it to the gradient.
+        mixed_batches: Whether each instance draws its own variant, or a batch one for all its instances.
+        normalize_rewards: Whether REINFORCE divides rewards by a running mean of their group of variants.
+        stages: One for all backbones but MoSES.
     """
 
     paradigm: str
     num_customers: int
     batch_size: int = 256
     seed: int = 0
-    refinement_workers: int = 1
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    mixed_batches: bool = True
+    normalize_rewards: bool = False
+    stages: tuple[StageConfig, ...] = (StageConfig(),)
 
     def __post_init__(self) -> None:
         TrainingRecipe.__post_init__(self)
@@ -194,7 +223,8 @@ class TrainConfig(TrainingRecipe):
         at_least("number of customers", self.num_customers, 2)
         at_least("batch_size", self.batch_size, 1)
         at_least("seed", self.seed, 0)
-        at_least("refinement_workers", self.refinement_workers, 1)
+        if not self.stages or self.stages[0].adapters != "none":
+            raise ConfigError("training.stages must begin with a stage without adapters")
         if self.refined_tours > self.num_customers:
             raise ConfigError(
                 f"training.refined_tours must not exceed the {self.num_customers} tours of an instance, "

@@ -28,6 +28,7 @@ from polarvrp.config import (
 )
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS
+from polarvrp.recipes import recipe_of
 from polarvrp.sections import merge, one_of, read_yaml
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
@@ -205,20 +206,25 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     Raises:
         ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names.
     """
-    defaults = ablation_defaults(study)
+    recipe = recipe_of(run.backbone, run.num_customers)
+    defaults = {key: recipe.get(key, value) for key, value in ablation_defaults(study).items()}
     values = {key: value if getattr(run, key) is None else getattr(run, key) for key, value in defaults.items()}
     for key, default in defaults.items():
         if getattr(run, key) == default:
             raise ConfigError(f"run {run.name}: {key} is {default:g} without a suffix; leave it out of the name")
     size = size_config(study, run.num_customers)
-    recipe = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(study.training)}
-    training = recipe | {
+    protocol = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(study.training)}
+    training: Spec = {
+        **protocol,
+        **recipe,
         "paradigm": run.paradigm,
         "num_customers": run.num_customers,
         "batch_size": size.batch_size,
         "seed": run.seed,
-        **{key: value for key, value in values.items() if key in recipe},
+        **{key: getattr(run, key) for key in defaults if key in protocol and getattr(run, key) is not None},
     }
+    if run.paradigm != "rl":
+        training.pop("normalize_rewards", None)
     unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
     for key in ("refined_tours", "refinement_start_epoch", "temperature")[:unread]:
         del training[key]

@@ -17,7 +17,6 @@ from polarvrp.model.embedding import NodeEmbedding
 from polarvrp.model.heads import PlainHead
 from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Encoding, Policy
-from polarvrp.model.recipes import MOSES_STAGES, recipe_of
 from polarvrp.model.registry import RegisteredBackbone, available, build_policy, register_backbone
 from polarvrp.model.saving import load_policy, save_policy
 
@@ -140,20 +139,7 @@ def test_initial_weights_depend_on_the_seed_alone():
 
 def test_names_recipes_and_architectures_need_no_torch():
     code = (
-        "import sys, polarvrp.model.registry as r, polarvrp.model.recipes, polarvrp.cli.describe\n"
+        "import sys, polarvrp.model.registry as r, polarvrp.recipes, polarvrp.cli.describe\n"
         "assert r.available() and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_recipes_of_the_authors():
-    moses = recipe_of("moses", 50)
-    assert moses.stages == MOSES_STAGES
-    assert [stage.adapters for stage in moses.stages] == ["none", *["single"] * 4, "mixture"]
-    assert len(moses.stages[-1].variants) == 16
-    assert (recipe_of("cada", 50).learning_rate, recipe_of("cada", 100).learning_rate) == (3e-4, 1e-4)
-    assert recipe_of("filmmed", 100).temperature == 0.03
-    assert recipe_of("mtpomo", 50).batch == "single"
-    assert {name for name in BACKBONES if recipe_of(name, 50).normalize_rewards} == {"routefinder", "moses"}
-    assert recipe_of("polarnet", 100).batch_size == recipe_of("mvmoe_ablation", 100).batch_size == 128
-    assert recipe_of("a_users_own", 50) == recipe_of("polarnet", 50)

@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_update_and_another_seed_another(paradigm: 
         with Refiner(0) as refiner:
             trainer = step_of(policy, config(paradigm, seed=seed), refiner)
             for epoch in (1, 2):
-                trainer.run(epoch, 0, 4)
+                trainer.run(0, epoch, 0, 4)
         return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
     assert torch.equal(weights_after(0), weights_after(0))
@@ -85,7 +85,7 @@ def test_refined_tours_take_the_place_of_the_best_and_only_if_shorter() -> None:
                 generator=torch.Generator().manual_seed(5),
                 greedy_last=True,
             )
-        refinement = trainer._refine(refiner, environment, tours, (2, 0))
+        refinement = trainer._refine(refiner, environment, tours, (0, 2, 0))
     assert torch.equal(refinement.row, tours.cost.topk(2, dim=1, largest=False).indices)
     replaced = refinement.put(tours.cost, refinement.replayed.cost)
     assert (replaced <= tours.cost).all()
@@ -108,6 +108,6 @@ class Spoiler(Refiner):
 def test_a_refined_tour_that_the_environment_refuses_is_discarded() -> None:
     policy = build_policy(SMALL, 0)
     trainer = step_of(policy, config("polar"), Spoiler())
-    sums = trainer.run(2, 0, 4)
+    sums = trainer.run(0, 2, 0, 4)
     assert sums["refined_tours"] == 0
     assert sums["refinement_improvement"] == 0

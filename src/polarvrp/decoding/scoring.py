@@ -54,7 +54,8 @@ def score_gradient(
         # The cache is three small products: rebuilding it spares keeping one graph alive over all chunks.
         cache = policy.cache(embeddings, instances)
         totals, auxiliary = _chunk_totals(policy, cache, steps, part)
-        share = (part.stop - part.start) / steps.row.shape[1]
+        # The authors of mixtures add the auxiliary loss of every decoding step: a mean over chunks, times the steps.
+        share = steps.num_actions * (part.stop - part.start) / steps.row.shape[1]
         ((coefficients * totals).sum() + share * auxiliary).backward()
 
 

@@ -28,6 +28,7 @@ class ScoredSteps:
         action: Node chosen, int64, ``[B, M]``.
         valid: False on padding, bool, ``[B, M]``.
         num_rows: S.
+        num_actions: T, actions of the longest tour.
     """
 
     row: Tensor
@@ -37,6 +38,7 @@ class ScoredSteps:
     action: Tensor
     valid: Tensor
     num_rows: int
+    num_actions: int
 
 
 class StepRecorder:
@@ -71,7 +73,10 @@ class StepRecorder:
             return flat.gather(1, index)
 
         parts = {name: packed(tensors) for name, tensors in self._parts.items()}
-        return ScoredSteps(row=order % num_rows, valid=decided.gather(1, order), num_rows=num_rows, **parts)
+        valid = decided.gather(1, order)
+        return ScoredSteps(
+            row=order % num_rows, valid=valid, num_rows=num_rows, num_actions=len(self._decided), **parts
+        )
 
 
 def is_decision(environment: Environment, state: State) -> Tensor:

@@ -27,17 +27,21 @@ class Position:
     """Where a training stands.
 
     Attributes:
-        epoch: Epoch in work, from 1.
+        stage: Stage in work, from 0.
+        epoch: Epoch of the stage in work, from 1.
         step: Steps done in it.
         sums: What those steps returned, added up.
         elapsed_s: Wall seconds of training so far, over all processes.
+        reward_means: Running means that normalise rewards, empty before the first batch or without normalisation.
         history: One row per finished epoch.
     """
 
+    stage: int = 0
     epoch: int = 1
     step: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     elapsed_s: float = 0.0
+    reward_means: list[float] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -57,8 +61,7 @@ class CheckpointStore:
 
         Without an optimiser it is the last one of a finished training: it needs no moments and stays alone.
         """
-        steps = position.epoch * 1_000_000_000 + position.step
-        final = self._folder / f"checkpoint-{steps:013d}"
+        final = self._folder / f"checkpoint-{position.stage:02d}-{position.epoch:05d}-{position.step:08d}"
         temporary = self._folder / f".partial-{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
@@ -72,34 +75,24 @@ class CheckpointStore:
         for old in self._existing()[: -KEPT if optimizer is not None else -1]:
             shutil.rmtree(old)
 
-    def load(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
-        """Restore the newest readable checkpoint into ``model`` and ``optimizer``; without one, start afresh."""
+    def load(self) -> tuple[Position, dict[str, Tensor]]:
+        """The newest readable checkpoint, for ``restore``; without one, the beginning and no tensors."""
         for folder in reversed(self._existing()):
             try:
                 position = Position(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
-                tensors = load_file(folder / "state.safetensors")
+                return position, load_file(folder / "state.safetensors")
             except (OSError, ValueError, TypeError, SafetensorError) as error:
                 logger.warning("%s is unreadable (%s); trying the checkpoint before it", folder, error)
-                continue
-            _restore(tensors, model, optimizer)
-            return position
-        return Position()
+        return Position(), {}
 
     def _existing(self) -> list[Path]:
         return sorted(self._folder.glob("checkpoint-*"))
 
 
-def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
-    """Parameters, buffers and the optimiser's state by name."""
-    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
-    for name, parameter in model.named_parameters() if optimizer is not None else ():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer.{key}.{name}"] = value.contiguous()
-    return tensors
-
-
-def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Inverse of ``_tensors``."""
+def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put the tensors of a checkpoint into ``model`` and ``optimizer``; nothing without tensors."""
+    if not tensors:
+        return
     weights = {key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")}
     model.load_state_dict(weights)
     for name, parameter in model.named_parameters():
@@ -108,3 +101,13 @@ def _restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opti
             if value is not None:
                 # The step counter of AdamW stays in main memory; its moments live with the parameter.
                 optimizer.state[parameter][key] = value if key == "step" else value.to(parameter.device)
+
+
+def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+    """Parameters, buffers and the optimiser's state by name."""
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
+    if optimizer is not None:
+        for name, parameter in model.named_parameters():
+            for key, value in optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{key}.{name}"] = value.contiguous()
+    return tensors

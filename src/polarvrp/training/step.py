@@ -23,6 +23,7 @@ from polarvrp.seeds import derive_seed
 from polarvrp.training.clock import PhaseClock
 from polarvrp.training.objectives import Objective, loss_and_coefficients, preference, reinforce
 from polarvrp.training.refinement import Refiner
+from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refines
 
 
@@ -56,6 +57,7 @@ class TrainingStep:
         config: Recipe.
         bfloat16: Whether matrix products run in bfloat16.
         refiner: Local search; None where the recipe never refines.
+        normalizer: Of rewards, None to train on raw costs.
     """
 
     def __init__(
@@ -65,22 +67,30 @@ class TrainingStep:
         config: TrainConfig,
         bfloat16: bool,
         refiner: Refiner | None,
+        normalizer: RewardNormalizer | None = None,
     ) -> None:
         self._policy = policy
         self._optimizer = optimizer
         self._config = config
         self._bfloat16 = bfloat16
         self._refiner = refiner
+        self._normalizer = normalizer
         self._device = next(policy.parameters()).device
         self._objective: Objective = (
             reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature)
         )
 
-    def run(self, epoch: int, step: int, batch_size: int) -> dict[str, float]:
+    @property
+    def reward_means(self) -> list[float]:
+        """Running means of the normaliser, to be kept in checkpoints."""
+        return [] if self._normalizer is None else self._normalizer.means
+
+    def run(self, stage: int, epoch: int, step: int, batch_size: int) -> dict[str, float]:
         """One update of the parameters.
 
         Args:
-            epoch: From 1.
+            stage: From 0.
+            epoch: From 1 within the stage.
             step: From 0 within the epoch.
             batch_size: Instances to draw.
 
@@ -89,20 +99,27 @@ class TrainingStep:
             ``best_cost``; ``refined_tours`` and the sum of their ``refinement_improvement``; ``seconds_{phase}``.
         """
         clock = PhaseClock(self._device)
+        config, now = self._config, (stage, epoch, step)
+        self._policy.draw_noise_from(self._stream("noise", now))
         with clock.phase("generate"):
             instances = generate_batch(
-                self._config.num_customers, batch_size, self._stream("data", epoch, step), self._device
+                config.num_customers,
+                batch_size,
+                self._stream("data", now),
+                self._device,
+                config.stages[stage].variants,
+                config.mixed_batches,
             )
             environment = Environment(instances)
         with clock.phase("encode"), self._autocast():
             encoding = self._policy.encode(instances)
             embeddings = encoding.embeddings.detach()
         with clock.phase("rollout"), self._autocast():
-            tours, steps = self._decode(environment, embeddings, self._stream("sampling", epoch, step))
+            tours, steps = self._decode(environment, embeddings, self._stream("sampling", now))
         refinement = None
-        if self._refiner is not None and refines(self._config, epoch):
+        if self._refiner is not None and refines(config, epoch):
             with clock.phase("refine"):
-                refinement = self._refine(self._refiner, environment, tours, (epoch, step))
+                refinement = self._refine(self._refiner, environment, tours, now)
         with clock.phase("score"), self._autocast():
             loss, weighted = self._compare(instances, embeddings, tours, steps, refinement)
         with clock.phase("backward"):
@@ -114,7 +131,7 @@ class TrainingStep:
             needed = [(root, grad) for root, grad in zip(roots, (leaf.grad, None), strict=True) if root.requires_grad]
             torch.autograd.backward([root for root, _ in needed], [grad for _, grad in needed])
         with clock.phase("optimiser"):
-            torch.nn.utils.clip_grad_norm_(self._policy.parameters(), self._config.gradient_clip)
+            torch.nn.utils.clip_grad_norm_(self._policy.parameters(), config.gradient_clip)
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
         seconds = {f"seconds_{phase}": value for phase, value in clock.seconds.items()}
@@ -141,7 +158,7 @@ class TrainingStep:
         return tours, recorder.pack()
 
     def _refine(
-        self, refiner: Refiner, environment: Environment, tours: Rollout, stream: tuple[int, int]
+        self, refiner: Refiner, environment: Environment, tours: Rollout, now: tuple[int, int, int]
     ) -> Refinement:
         """Local search on the k best tours of each instance (the paper's k is 1)."""
         count = self._config.refined_tours
@@ -150,7 +167,7 @@ class TrainingStep:
         depots = environment.num_depots
         flat = [routes_to_actions(actions_to_routes(actions, depots), depots) for actions in chosen.tolist()]
         repeated = to_arrays(environment.instances)[torch.arange(len(before)).repeat_interleave(count).numpy()]
-        seeds = [derive_seed(self._config.seed, "refinement", *stream, index) for index in range(len(flat))]
+        seeds = [derive_seed(self._config.seed, "refinement", *now, index) for index in range(len(flat))]
         found = [tour.actions for tour in refiner.refine(repeated, flat, seeds)]
         grouped = [found[start : start + count] for start in range(0, len(found), count)]
         replayed = replay(environment, pad_actions(grouped, self._device))
@@ -171,7 +188,8 @@ class TrainingStep:
         A refined tour's likelihood includes its first customer, which is forced for sampled tours: as published.
         """
         if refinement is None:
-            loss, coefficients = loss_and_coefficients(self._objective, tours.cost, tours.log_likelihood)
+            cost = tours.cost if self._normalizer is None else self._normalizer(tours.cost, instances.flags)
+            loss, coefficients = loss_and_coefficients(self._objective, cost, tours.log_likelihood)
             return loss, [(steps, coefficients)]
         refined = score(self._policy, embeddings, instances, refinement.replayed.steps)
         cost = refinement.put(tours.cost, refinement.replayed.cost)
@@ -198,9 +216,9 @@ class TrainingStep:
             sums["refinement_improvement"] = float(refinement.improvement.sum())
         return sums
 
-    def _stream(self, role: str, epoch: int, step: int) -> torch.Generator:
-        generator = torch.Generator(self._device)
-        return generator.manual_seed(derive_seed(self._config.seed, role, epoch, step))
+    def _stream(self, role: str, now: tuple[int, int, int]) -> torch.Generator:
+        """Random numbers of one role in one step, whatever was drawn before."""
+        return torch.Generator(self._device).manual_seed(derive_seed(self._config.seed, role, *now))
 
     def _autocast(self) -> AbstractContextManager[None]:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self._bfloat16)

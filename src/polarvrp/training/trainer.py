@@ -11,26 +11,26 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from polarvrp.config import TrainConfig
-from polarvrp.model.policy import Policy
-from polarvrp.model.registry import build_policy
 from polarvrp.progress import progress
-from polarvrp.seeds import derive_seed
 from polarvrp.study import fingerprint, parse_train_spec
 from polarvrp.tracking import Tracker, open_tracker
-from polarvrp.training.checkpoints import CheckpointStore, Position
+from polarvrp.training.checkpoints import CheckpointStore, Position, restore
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
 from polarvrp.training.outputs import write_outputs
 from polarvrp.training.refinement import Refiner
+from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate
+from polarvrp.training.stages import StageNetworks
 from polarvrp.training.step import TrainingStep
 from polarvrp.training.validation import Validation
 
@@ -77,14 +77,14 @@ def train(job: TrainJob) -> bool:
         leased_device() as device,
         _stop_requests(job.max_seconds) as stop,
     ):
-        policy = build_policy(model_config, derive_seed(config.seed, "weights") % 2**32).to(device)
-        trainer = Trainer(job.run, policy, config, folder, refiner)
+        networks = StageNetworks(model_config, config, folder, device)
+        trainer = Trainer(job.run, networks, config, folder, refiner)
         tracker = open_tracker(job.run, job.spec, job.tracking, folder)
         try:
             if not trainer.finished:
                 trainer.run(Validation(job.validation, config.validation_instances, refiner, device), tracker, stop)
             if trainer.finished:
-                write_outputs(job.output, job.run, job.spec, policy, trainer.position)
+                write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position)
         finally:
             tracker.finish()
         return trainer.finished
@@ -95,43 +95,67 @@ class Trainer:
 
     Args:
         run: Name, for log lines.
-        policy: Network, restored from the newest checkpoint if there is one.
+        networks: Network of each stage.
         config: Recipe.
         folder: Checkpoints and ``history.jsonl``.
         refiner: Local search.
     """
 
-    def __init__(self, run: str, policy: Policy, config: TrainConfig, folder: Path, refiner: Refiner) -> None:
+    def __init__(self, run: str, networks: StageNetworks, config: TrainConfig, folder: Path, refiner: Refiner) -> None:
         self._run = run
-        self._policy = policy
+        self._networks = networks
         self._config = config
         self._folder = folder
-        self._device = next(policy.parameters()).device
-        self._optimizer = torch.optim.AdamW(
-            policy.parameters(), lr=config.learning_rate, betas=(0.9, 0.999), weight_decay=config.weight_decay
-        )
+        self._refiner = refiner
         self._store = CheckpointStore(folder)
-        self.position = self._store.load(policy, self._optimizer)
-        if self.position != Position():
-            logger.info("%s: resumed at epoch %d, step %d", run, self.position.epoch, self.position.step)
-        bfloat16 = _uses_bfloat16(config, self._device)
-        self._step = TrainingStep(policy, self._optimizer, config, bfloat16, refiner)
+        self.position, tensors = self._store.load()
+        if tensors:
+            logger.info("%s: resumed at epoch %d, step %d", run, self._epoch_number, self.position.step)
+        self._begin_stage(tensors)
 
     @property
     def finished(self) -> bool:
-        """Whether the last epoch is done."""
-        return self.position.epoch > self._config.epochs
+        """Whether the last epoch of the last stage is done."""
+        return self.position.stage == len(self._config.stages) - 1 and self.position.epoch > self._config.epochs
+
+    @property
+    def _epoch_number(self) -> int:
+        """The present epoch, counted over all stages."""
+        return self.position.stage * self._config.epochs + self.position.epoch
 
     def run(self, validation: Validation, tracker: Tracker, stop: "StopRequest") -> None:
         """Train until the end or until ``stop``; the state is on disk afterwards."""
         for row in self.position.history:
             tracker.log_epoch(row)
         while not self.finished:
+            if self.position.epoch > self._config.epochs:
+                self._end_stage()
             if not self._run_epoch(stop):
-                self._store.save(self.position, self._policy, self._optimizer)
-                logger.info("%s: stopped in epoch %d; the same command goes on", self._run, self.position.epoch)
+                self._store.save(self.position, self.policy, self._optimizer)
+                logger.info("%s: stopped in epoch %d; the same command goes on", self._run, self._epoch_number)
                 return
             tracker.log_epoch(self._finish_epoch(validation))
+
+    def _begin_stage(self, tensors: dict[str, Tensor]) -> None:
+        """Network and optimiser of the present stage, with the state of a checkpoint if there is one."""
+        config = self._config
+        self.policy = self._networks.build(self.position.stage)
+        trainable = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+        self._optimizer = kind(trainable, lr=config.learning_rate, betas=(0.9, 0.999), weight_decay=config.weight_decay)
+        restore(tensors, self.policy, self._optimizer)
+        device = next(self.policy.parameters()).device
+        normalizer = RewardNormalizer(self.position.reward_means) if config.normalize_rewards else None
+        self._step = TrainingStep(
+            self.policy, self._optimizer, config, _uses_bfloat16(config, device), self._refiner, normalizer
+        )
+
+    def _end_stage(self) -> None:
+        """Keep the network of the finished stage and go on to the next."""
+        position = self.position
+        self._networks.keep(position.stage, self.policy)
+        self.position = Position(position.stage + 1, elapsed_s=position.elapsed_s, history=position.history)
+        self._begin_stage({})
 
     def _run_epoch(self, stop: "StopRequest") -> bool:
         """Steps of the present epoch; False if stopped before its end."""
@@ -139,37 +163,42 @@ class Trainer:
         sizes = batch_sizes(config)
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(config, position.epoch)
-        description = f"{self._run} epoch {position.epoch} of {config.epochs}"
+        self.policy.train()
+        total = config.epochs * len(config.stages)
+        description = f"{self._run} epoch {self._epoch_number} of {total}"
         for step in progress(range(position.step, len(sizes)), len(sizes), description, "step", done=position.step):
             if stop.requested:
                 return False
             start_s = time.perf_counter()
-            self._policy.ramp = decoder_ramp(position.epoch, step, len(sizes))
-            sums = self._step.run(position.epoch, step, sizes[step])
+            self.policy.ramp = decoder_ramp(self._epoch_number, step, len(sizes))
+            sums = self._step.run(position.stage, position.epoch, step, sizes[step])
             if not math.isfinite(sums["loss"]):
                 raise FloatingPointError(
-                    f"{self._run}: loss is {sums['loss']} in epoch {position.epoch}, step {step}, seed {config.seed}"
+                    f"{self._run}: loss is {sums['loss']} in epoch {self._epoch_number}, step {step}, "
+                    f"seed {config.seed}"
                 )
             sums["seconds"] = time.perf_counter() - start_s
             for name, value in sums.items():
                 position.sums[name] = position.sums.get(name, 0.0) + value
             position.elapsed_s += sums["seconds"]
+            position.reward_means = self._step.reward_means
             position.step = step + 1
-        self._policy.ramp = 1.0
+        self.policy.ramp = 1.0
         return True
 
     def _finish_epoch(self, validation: Validation) -> dict[str, Any]:
         """Validate, record the epoch and move to the next; the epoch's row."""
         position = self.position
+        self.policy.eval()
         row = epoch_row(
-            position.epoch,
+            self._epoch_number,
             learning_rate(self._config, position.epoch),
             position.sums,
-            validation.run(self._policy),
-            _peak_memory_gb(self._device),
+            validation.run(self.policy),
+            _peak_memory_gb(next(self.policy.parameters()).device),
         )
-        self.position = Position(position.epoch + 1, 0, {}, position.elapsed_s, [*position.history, row])
-        self._store.save(self.position, self._policy, None if self.finished else self._optimizer)
+        self.position = replace(position, epoch=position.epoch + 1, step=0, sums={}, history=[*position.history, row])
+        self._store.save(self.position, self.policy, None if self.finished else self._optimizer)
         write_jsonl(self._folder / "history.jsonl", self.position.history)
         logger.info(
             "%s epoch %d: loss %.5f, sampled %.4f, best %.4f, validation gap %.2f %%, %.1f s",

@@ -1,0 +1,54 @@
+"""Networks of a training's stages, each grown from those before it (MoSES; all other backbones have one stage)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from polarvrp.config import ModelConfig, TrainConfig
+from polarvrp.model.adapters import mix, specialize
+from polarvrp.model.policy import Policy
+from polarvrp.model.registry import build_policy
+from polarvrp.model.saving import load_policy, save_policy
+from polarvrp.seeds import derive_seed
+
+
+class StageNetworks:
+    """Builds the network that a stage begins with.
+
+    Args:
+        model: The network asked for.
+        config: Recipe with the stages.
+        folder: Where the networks of finished stages are kept.
+        device: Where networks compute.
+    """
+
+    def __init__(self, model: ModelConfig, config: TrainConfig, folder: Path, device: torch.device) -> None:
+        self._model = model
+        self._config = config
+        self._folder = folder
+        self._device = device
+
+    def build(self, stage: int) -> Policy:
+        """Network of stage ``stage`` before its first step, on the device."""
+        stages = self._config.stages
+        seed = derive_seed(self._config.seed, "weights", stage) % 2**32
+        kind = stages[stage].adapters
+        if kind == "none":
+            config = self._model if len(stages) == 1 else replace(self._model, adapters="none")
+            return build_policy(config, seed).to(self._device)
+        base = self._finished(0)
+        if kind == "single":
+            return specialize(base, seed)
+        return mix(base, [self._finished(earlier) for earlier in range(1, stage)], seed)
+
+    def keep(self, stage: int, policy: Policy) -> None:
+        """Keep the network of a finished stage for those to come."""
+        save_policy(self._path(stage), policy, {"stage": self._config.stages[stage].name})
+
+    def _finished(self, stage: int) -> Policy:
+        policy, _ = load_policy(self._path(stage), self._device)
+        return policy
+
+    def _path(self, stage: int) -> Path:
+        return self._folder / f"stage-{stage}.safetensors"

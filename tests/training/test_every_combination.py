@@ -1,0 +1,120 @@
+"""Every backbone, encoder and paradigm learns from given tours; every network decodes every variant feasibly."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from polarvrp.config import BACKBONES, ModelConfig
+from polarvrp.decoding.rollout import Replay, multi_start, pad_actions, replay, rollout
+from polarvrp.decoding.scoring import score, score_gradient
+from polarvrp.decoding.steps import ScoredSteps, StepRecorder
+from polarvrp.environment.environment import Environment
+from polarvrp.model.policy import Policy
+from polarvrp.model.registry import build_policy
+from polarvrp.problem.datasets import instances_from_arrays
+from polarvrp.problem.instances import Instances, to_arrays, to_tensors
+from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.tours import check_tour
+from polarvrp.problem.variants import VARIANTS, parse_variant
+from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
+from polarvrp.training.refinement import Refiner
+
+PAIRS = [(backbone, encoder) for backbone, encoders in BACKBONES.items() for encoder in encoders]
+SIZE, BATCH, STEPS = 10, 8, 50
+
+
+def small(backbone: str, encoder: str) -> Policy:
+    layers = {"shared": 2, "deep": 3, "ple": 1}[encoder]
+    config = ModelConfig(backbone, encoder, width=32, heads=4, layers=layers, feedforward_width=32)
+    if backbone == "moses":
+        config = replace(config, adapters="none")  # the mixture's base is frozen: its first stage learns everything
+    return build_policy(config, seed=1)
+
+
+def fixed_tours(policy: Policy) -> tuple[Instances[torch.Tensor], torch.Tensor, ScoredSteps, Replay, torch.Tensor]:
+    """One batch with sampled tours, and the refined best tour of each instance with its row."""
+    instances = generate_batch(SIZE, BATCH, torch.Generator().manual_seed(0), "cpu")
+    environment = Environment(instances)
+    with torch.no_grad():
+        cache = policy.cache(policy.encode(instances).embeddings, instances)
+    recorder = StepRecorder(environment)
+    generator = torch.Generator().manual_seed(1)
+    tours = rollout(policy, cache, environment, multi_start(environment), generator=generator, recorder=recorder)
+    best = tours.cost.argmin(1)
+    flat = [tours.actions[index, row].tolist() for index, row in enumerate(best.tolist())]
+    with Refiner(0) as refiner:
+        refined = refiner.refine(to_arrays(instances), [strip(tour) for tour in flat], list(range(BATCH)))
+    replayed = replay(environment, pad_actions([[tour.actions] for tour in refined], torch.device("cpu")))
+    assert replayed.legal.all()
+    return instances, tours.cost, recorder.pack(), replayed, best[:, None]
+
+
+def strip(tour: list[int]) -> list[int]:
+    while tour and tour[-1] == 0:
+        tour = tour[:-1]
+    return tour
+
+
+@pytest.mark.parametrize("paradigm", ["rl", "po", "polar"])
+@pytest.mark.parametrize(("backbone", "encoder"), PAIRS)
+def test_fifty_steps_on_fixed_tours_lower_the_loss(backbone: str, encoder: str, paradigm: str) -> None:
+    policy = small(backbone, encoder)
+    instances, cost, steps, replayed, row = fixed_tours(policy)
+    policy.eval()  # without routing noise the loss is a function of the weights alone
+    objective = reinforce if paradigm == "rl" else partial(preference, temperature=0.05)
+    optimizer = torch.optim.AdamW([p for p in policy.parameters() if p.requires_grad], lr=1e-3)
+    if paradigm == "polar":
+        cost = cost.scatter(1, row, torch.minimum(replayed.cost, cost.gather(1, row)))
+    losses = []
+    for _ in range(STEPS):
+        encoding = policy.encode(instances)
+        leaf = encoding.embeddings.detach().requires_grad_()
+        likelihood = score(policy, leaf.detach(), instances, steps)
+        if paradigm == "polar":
+            likelihood = likelihood.scatter(1, row, score(policy, leaf.detach(), instances, replayed.steps))
+        loss, coefficients = loss_and_coefficients(objective, cost, likelihood)
+        losses.append(float(loss))
+        if paradigm == "polar":
+            score_gradient(policy, leaf, instances, replayed.steps, coefficients.gather(1, row))
+            coefficients = coefficients.scatter(1, row, 0.0)
+        score_gradient(policy, leaf, instances, steps, coefficients)
+        encoding.embeddings.backward(leaf.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert losses[-1] < losses[0] - 0.02 * abs(losses[0])
+
+
+def joined(names: list[str]) -> Instances[torch.Tensor]:
+    """One instance of each variant, all with as many depots, as one batch."""
+    sets = [instances_from_arrays(generate_arrays(parse_variant(name), SIZE, 1, seed=5)) for name in names]
+    tensors = [to_tensors(instances) for instances in sets]
+    fields = [name for name in Instances.__slots__ if name not in ("num_depots", "capacity")]
+    parts = {name: torch.cat([getattr(one, name) for one in tensors]) for name in fields}
+    return Instances(**parts, num_depots=sets[0].num_depots, capacity=sets[0].capacity)
+
+
+@pytest.mark.parametrize(("backbone", "encoder"), PAIRS)
+def test_all_variants_decode_feasibly_and_score_what_they_sampled(backbone: str, encoder: str) -> None:
+    policy = small(backbone, encoder).eval()
+    for depots in (1, 3):
+        batch = joined([name for name, variant in VARIANTS.items() if variant.num_depots == depots])
+        assert len(batch) == 24
+        environment = Environment(batch)
+        with torch.no_grad():
+            embeddings = policy.encode(batch).embeddings
+            cache = policy.cache(embeddings, batch)
+        recorder = StepRecorder(environment)
+        generator = torch.Generator().manual_seed(3)
+        tours = rollout(policy, cache, environment, multi_start(environment), generator=generator, recorder=recorder)
+        scored = score(policy, embeddings, batch, recorder.pack())
+        finite = tours.cost.isfinite()
+        assert finite.any(1).all()
+        torch.testing.assert_close(scored[finite], tours.log_likelihood[finite], rtol=1e-4, atol=1e-3)
+        arrays = to_arrays(batch)
+        for index, row in enumerate(tours.cost.argmin(1).tolist()):
+            tour = tours.actions[index, row].tolist()
+            report = check_tour(arrays, index, tour, time_tolerance=1e-5)
+            assert report.first_problem is None

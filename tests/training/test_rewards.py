@@ -1,0 +1,37 @@
+"""Normalisation of rewards against a plain loop over groups."""
+
+import pytest
+import torch
+
+from polarvrp.training.rewards import RewardNormalizer
+
+
+def test_running_means_follow_their_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    normalizer = RewardNormalizer([])
+    means: dict[tuple[bool, ...], float] | None = None
+    for _ in range(4):
+        cost = torch.rand(6, 5, generator=generator, dtype=torch.float64) + 1
+        flags = torch.rand(6, 6, generator=generator) < 0.5
+        groups = [tuple(row[:3]) for row in flags.tolist()]
+        latest = {
+            group: sum(float(cost[i].mean()) for i in range(6) if groups[i] == group) / groups.count(group)
+            for group in set(groups)
+        }
+        if means is None:
+            means = dict(latest)
+        else:
+            for group, value in latest.items():
+                means[group] = 0.75 * means.get(group, 0.0) + 0.25 * value
+        normalized = normalizer(cost, flags)
+        for i, group in enumerate(groups):
+            assert normalized[i].tolist() == pytest.approx((cost[i] / means[group]).tolist())
+    again = RewardNormalizer(normalizer.means)
+    assert torch.equal(again(cost, flags), normalizer(cost, flags))
+
+
+def test_backhauls_share_the_group_of_their_variant() -> None:
+    flags = torch.zeros(2, 6, dtype=torch.bool)
+    flags[1, 3] = True
+    cost = torch.tensor([[1.0, 1.0], [3.0, 3.0]])
+    assert RewardNormalizer([])(cost, flags).tolist() == [[0.5, 0.5], [1.5, 1.5]]
