@@ -158,8 +158,9 @@ def _scale(num_customers: int, longest_leg: float, longest_stay: float) -> tuple
 
 def _lengths(locs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Euclidean distances between all nodes, ``[N, N]``."""
-    difference = locs[:, None, :] - locs[None, :, :]
-    lengths: NDArray[np.float64] = np.sqrt(np.square(difference).sum(axis=-1))
+    x, y = locs[:, 0], locs[:, 1]
+    across, along = x[:, None] - x, y[:, None] - y
+    lengths: NDArray[np.float64] = np.sqrt(across * across + along * along)
     return lengths
 
 

@@ -67,12 +67,12 @@ def search(model: OrtoolsModel, seconds: float, seed: int, max_solutions: int | 
 
     Args:
         model: From ``routing_model``.
-        seconds: Wall-clock limit.
+        seconds: Wall-clock limit; one millisecond is the least there is.
         seed: Of the solver's random numbers.
         max_solutions: Stop after so many accepted solutions.
 
     Returns:
-        The best tour in flat form; if there is none, the reason.
+        The best tour in flat form; if there is none, OR-Tools' name for how the search ended.
     """
     parameters = pywrapcp.DefaultRoutingSearchParameters()
     parameters.first_solution_strategy = routing_enums_pb2.FirstSolutionStrategy.PARALLEL_CHEAPEST_INSERTION
@@ -84,8 +84,7 @@ def search(model: OrtoolsModel, seconds: float, seed: int, max_solutions: int | 
     routing.solver().ReSeed(seed)
     assignment = routing.SolveWithParameters(parameters)
     if assignment is None:
-        status = routing_enums_pb2.RoutingSearchStatus.Value.Name(routing.status())
-        return f"OR-Tools found nothing in {seconds:.3g} s ({status})"
+        return str(routing_enums_pb2.RoutingSearchStatus.Value.Name(routing.status()))
     routes = []
     for vehicle in range(routing.vehicles()):
         customers = []

@@ -211,5 +211,5 @@ def _run_ortools(integers: IntegerInstance, settings: SolverSettings, deadline_s
     model = routing_model(integers, vehicles)
     found = search(model, deadline_s - time.monotonic(), settings.seed, settings.max_iterations)
     if isinstance(found, str):
-        return _Search(None, found, integers.scale)
+        return _Search(None, f"OR-Tools found nothing in {settings.seconds:.3g} s ({found})", integers.scale)
     return _Search(found, None, integers.scale)
