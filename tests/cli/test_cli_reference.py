@@ -26,7 +26,7 @@ def instances_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_stretches_merge_into_the_whole(
     instances_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stretches = [("0", "2"), ("2", "3")]
+    stretches = [("0", "2"), ("2", "50")]
     for start, count in stretches:
         selection = ["--start", start, "--count", count, "--workers", "2"]
         output = str(tmp_path / f"{start}.parquet")
@@ -74,7 +74,8 @@ def test_instances_without_a_solution_do_not_fail_the_command(
         (["{set}", "--solver", "pyvrp", "--seconds", "0"], "seconds must be above 0"),
         (["{set}", *SOLVE, "--first", "6"], "holds 5 instances, asked for 0 up to 6"),
         (["{set}", *SOLVE, "--first", "0"], "asked for 0 up to 0"),
-        (["{set}", *SOLVE, "--start", "5"], "asked for 5 up to 5"),
+        (["{set}", *SOLVE, "--start", "5", "--count", "9"], "asked for 5 up to 5"),
+        (["{set}", *SOLVE, "--start", "1", "--count", "0"], "asked for 1 up to 1"),
         (["{set}", *SOLVE, "--first", "1", "--count", "1"], "either --first, or --start and --count"),
         (["{set}", *SOLVE, "--workers", "0"], "workers must be at least 1"),
         (["{set}", *SOLVE, "--hard-limit", "0"], "the hard limit must be above 0 seconds"),

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="wall-clock limit of an instance, one thread each")
     parser.add_argument("--first", type=int, metavar="K", help="solve the first K instances of the file only")
     parser.add_argument("--start", type=int, metavar="S", help="first instance of a stretch, counted from 0")
-    parser.add_argument("--count", type=int, metavar="C", help="number of instances of the stretch")
+    parser.add_argument("--count", type=int, metavar="C", help="most instances of the stretch")
     parser.add_argument("--workers", type=int, default=1, help="instances solved at a time (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the solver (default: 0)")
     parser.add_argument("--iterations", type=int, help="stop earlier, after so many iterations")
@@ -63,8 +63,10 @@ def _stretch(options: argparse.Namespace, available: int) -> tuple[int, int]:
     if options.first is not None and (options.start is not None or options.count is not None):
         raise ConfigError("give either --first, or --start and --count")
     start = options.start or 0
-    count = options.first if options.first is not None else options.count
-    stop = available if count is None else start + count
+    if options.first is not None:
+        stop = options.first
+    else:
+        stop = available if options.count is None else min(available, start + options.count)
     if not 0 <= start < stop <= available:
         raise ConfigError(f"{options.instances} holds {available} instances, asked for {start} up to {stop}")
     return start, stop
