@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command; instances without a solution are reported and do not make it fail."""
+    from polarvrp.problem.datasets import read_instances
+    from polarvrp.references.best_known import write_best_known
     from polarvrp.references.solutions import merge_solutions, read_solutions
 
     if options.merge:
@@ -33,7 +35,7 @@ def execute(options: argparse.Namespace) -> int:
     elif options.instances is None:
         raise ConfigError("which instances? name an .npz file, or merge solved stretches with --merge")
     elif options.best_of:
-        _pick_best(options)
+        write_best_known(read_instances(options.instances), options.best_of, options.output)
     else:
         _solve(options)
     costs = read_solutions(options.output)["cost"]
@@ -70,13 +72,3 @@ def _stretch(options: argparse.Namespace, available: int) -> tuple[int, int]:
     if not 0 <= start < stop <= available:
         raise ConfigError(f"{options.instances} holds {available} instances, asked for {start} up to {stop}")
     return start, stop
-
-
-def _pick_best(options: argparse.Namespace) -> None:
-    from polarvrp.problem.datasets import read_instances
-    from polarvrp.references.best_known import best_known
-    from polarvrp.references.solutions import write_solutions
-
-    best = best_known(read_instances(options.instances), options.best_of)
-    sources = {str(number): str(known.source) for number, known in best.items()}
-    write_solutions(options.output, [known.row for known in best.values()], "solver", {"sources": sources})

@@ -9,7 +9,7 @@ from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import check_tour
 from polarvrp.references.rows import SolutionRow
-from polarvrp.references.solutions import read_solutions, solution_rows
+from polarvrp.references.solutions import read_solutions, solution_rows, write_solutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,13 @@ def best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path]) 
             if known is None or known.row.cost is None or checked.cost < known.row.cost:
                 best[row.instance] = BestKnown(checked, source)
     return dict(sorted(best.items()))
+
+
+def write_best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path], output: str | Path) -> None:
+    """Write the best tours as a file of solutions whose provenance names the source of each; see ``best_known``."""
+    best = best_known(instances, sources)
+    origin = {str(number): str(known.source) for number, known in best.items()}
+    write_solutions(output, [known.row for known in best.values()], "solver", {"sources": origin})
 
 
 def read_warm_starts(path: str | Path, instances: Instances[NodeArrays]) -> dict[int, tuple[int, ...]]:
