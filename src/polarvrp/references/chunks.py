@@ -188,27 +188,29 @@ def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
 
 def _identity(settings: SolverSettings, warm_starts: Mapping[int, Sequence[int]] | None) -> dict[str, Any]:
     """What rows must have in common to stand in one file; the limit in seconds is each row's own."""
+    starts = sorted((number, tuple(actions)) for number, actions in (warm_starts or {}).items())
     return {
         "format": FORMAT,
         "solver": settings.solver,
         "solver_version": solver_version(settings.solver),
         "seed": settings.seed,
         "max_iterations": settings.max_iterations,
-        "warm_starts": _digest(repr(sorted((k, tuple(v)) for k, v in warm_starts.items()))) if warm_starts else None,
+        "warm_starts": _digest(repr(starts).encode()) if starts else None,
     }
 
 
 def _fingerprint(instances: Instances[NodeArrays], index: int) -> str:
     """Of everything that the instance's solution depends on."""
-    parts: list[Any] = [instances.num_depots, instances.capacity]
+    parts = [f"{instances.num_depots} {instances.capacity}".encode()]
     for field in fields(instances):
         if field.name not in ("num_depots", "capacity"):
-            parts.append(getattr(instances, field.name)[index].tolist())
-    return _digest(repr(parts))
+            values = getattr(instances, field.name)[index]
+            parts.append(f"{field.name} {values.dtype} {values.shape}".encode() + values.tobytes())
+    return _digest(b" ".join(parts))
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _write(
