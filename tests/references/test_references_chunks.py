@@ -22,7 +22,7 @@ from polarvrp.references import chunks
 from polarvrp.references.chunks import default_hard_limit, solve_chunk
 from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.references.rows import SolutionRow
-from polarvrp.references.solutions import provenance, read_solutions, solution_rows
+from polarvrp.references.solutions import merge_solutions, provenance, read_solutions, solution_rows
 from polarvrp.references.solve import SolverSettings
 
 QUICK = SolverSettings("pyvrp", 20.0, seed=1, max_iterations=30)
@@ -87,6 +87,15 @@ def test_other_instances_or_settings_are_solved_anew(tmp_path: Path, solved_numb
     assert solved_numbers == [0, 1, 2, 1]
     solve_chunk(instances, dataclasses.replace(QUICK, seed=2), output)
     assert solved_numbers == [0, 1, 2, 1, 0, 1, 2]
+
+
+def test_merged_chunks_are_extended_like_any_other(tmp_path: Path, solved_numbers: list[int]) -> None:
+    instances, merged = generated("CVRP", 10, 5), tmp_path / "merged.parquet"
+    solve_chunk(instances[:2], QUICK, tmp_path / "a.parquet")
+    solve_chunk(instances[2:4], QUICK, tmp_path / "b.parquet", start=2)
+    merge_solutions([tmp_path / "a.parquet", tmp_path / "b.parquet"], merged)
+    assert len(solve_chunk(instances, QUICK, merged)) == 5
+    assert solved_numbers == [0, 1, 2, 3, 4]
 
 
 def test_more_seconds_go_on_from_the_stored_tours(tmp_path: Path) -> None:
@@ -192,7 +201,8 @@ def test_partial_rows_come_back_exactly(tmp_path: Path) -> None:
         assert list(partial.rows) == [4, 5, 6, 7, 8]
     with PartialFile(tmp_path / "x.parquet", {"seed": 2}) as partial:
         assert partial.rows == {}
-    assert path.read_bytes().count(b"\n") == 1
+        assert path.read_bytes().count(b"\n") == 1
+    assert not path.exists()
 
 
 def test_the_half_line_of_a_kill_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -215,6 +225,7 @@ def test_damage_is_named_and_the_rest_kept(tmp_path: Path, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING), PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
         assert list(partial.rows) == [4, 6, 7, 8, 5]
     assert "x.parquet.partial is damaged: 1 of 7 lines are lost" in caplog.text
+    assert path.read_bytes().count(b"\n") == 6
     path.write_bytes(b"\x00garbage" + path.read_bytes())
     with caplog.at_level(logging.WARNING), PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
         assert partial.rows == {}

@@ -183,7 +183,8 @@ def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
         logger.info("%s was made with other settings; its instances are solved anew", output)
         return {}
     fingerprints = said.get("fingerprints", {})
-    return {row.instance: StoredRow(fingerprints[str(row.instance)], row) for row in solution_rows(table)}
+    rows = [row for row in solution_rows(table) if str(row.instance) in fingerprints]
+    return {row.instance: StoredRow(fingerprints[str(row.instance)], row) for row in rows}
 
 
 def _identity(settings: SolverSettings, warm_starts: Mapping[int, Sequence[int]] | None) -> dict[str, Any]:

@@ -63,7 +63,9 @@ class PartialFile:
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file; it stays on disk unless removed."""
+        """Let go of the file; it stays on disk if it holds rows and was not removed."""
+        if not self.rows:
+            self.remove()
         self._file.close()
 
     def __enter__(self) -> Self:

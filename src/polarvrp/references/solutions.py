@@ -161,7 +161,7 @@ def merge_solutions(paths: Sequence[str | Path], output: str | Path) -> None:
 
     Args:
         paths: Files of disjoint instances of one variant and size.
-        output: Path of the merged file; its provenance is that of the first.
+        output: Path of the merged file; its provenance is that of the first, with the fingerprints of all.
 
     Raises:
         DataError: If a file is unusable, belongs to another method, variant or size, or an instance occurs twice.
@@ -186,4 +186,6 @@ def merge_solutions(paths: Sequence[str | Path], output: str | Path) -> None:
             origin[row.instance] = path
             rows.append(row)
     rows.sort(key=lambda row: row.instance)
-    write_solutions(output, rows, key, provenance(tables[0]))
+    said = [provenance(table) for table in tables]
+    fingerprints = {number: value for one in said for number, value in one.get("fingerprints", {}).items()}
+    write_solutions(output, rows, key, said[0] | ({"fingerprints": fingerprints} if fingerprints else {}))
