@@ -28,8 +28,6 @@ include: "workflow/rules/common.smk"
 
 rule all:
     input:
-        test_sets(),
-        validation_sets(),
         references(),
         tables(),
         figures(),

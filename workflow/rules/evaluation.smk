@@ -2,7 +2,7 @@
 rule evaluate_policy:
     input:
         policy=WEIGHTS.format(run=SIZED_RUN),
-        instances=ancient(expand(DATASET, split="test", variant=study.training_variants, allow_missing=True)),
+        instances=expand(DATASET, split="test", variant=study.training_variants, allow_missing=True),
     output:
         expand(EVALUATION, run=SIZED_RUN, variant=study.training_variants, allow_missing=True),
     log:
@@ -24,7 +24,7 @@ rule evaluate_policy:
 use rule evaluate_policy as evaluate_zero_shot with:
     input:
         policy=WEIGHTS.format(run=SIZED_RUN),
-        instances=ancient(expand(DATASET, split="test", variant=study.zero_shot_variants, allow_missing=True)),
+        instances=expand(DATASET, split="test", variant=study.zero_shot_variants, allow_missing=True),
     output:
         expand(EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
     log:

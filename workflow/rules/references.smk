@@ -3,7 +3,7 @@ if len(jobs.chunk_starts(study, "test")) == 1:
 
     rule solve_references:
         input:
-            instances=ancient(DATASET),
+            instances=DATASET,
         output:
             REFERENCE,
         log:
@@ -23,7 +23,7 @@ else:
 
     rule solve_reference_chunk:
         input:
-            instances=ancient(DATASET),
+            instances=DATASET,
         output:
             CHUNK,
         log:

@@ -1,6 +1,6 @@
 rule train_policy:
     input:
-        validation=ancient(run_validation_sets),
+        validation=run_validation_sets,
     output:
         policy=WEIGHTS,
         config="results/models/{run}/config.yaml",

@@ -1,0 +1,150 @@
+"""What the workflow would do: jobs of each scale and target, refusals, and the formatting of its files."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from polarvrp.config import EXPERIMENTS
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.workflow
+
+
+def test_quick_plans_every_stage(workflow) -> None:
+    jobs = workflow.dry().jobs
+    assert {name: jobs[name] for name in jobs if not name.startswith(("build", "draw"))} == {
+        "generate_dataset": 128,
+        "solve_references": 192,
+        "train_policy": 22,
+        "evaluate_policy": 22,
+        "evaluate_zero_shot": 7,
+        "evaluate_set_x": 7,
+        "write_report": 1,
+        "all": 1,
+        "total": 391,
+    }
+
+
+def test_paper_plans_the_whole_paper_in_chunks(workflow) -> None:
+    jobs = workflow.dry("--config", "scale=paper").jobs
+    assert jobs["generate_dataset"] == 2 * 48 + 2 * 16
+    assert jobs["solve_reference_chunk"] == 48 * 2 * 2 * 20
+    assert jobs["merge_references"] == 48 * 2 * 2
+    assert jobs["train_policy"] == jobs["evaluate_policy"] == 54
+    assert jobs["evaluate_zero_shot"] == jobs["evaluate_set_x"] == 7
+    assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(EXPERIMENTS)
+
+
+def test_own_file_wins_over_study_and_scale(workflow, tmp_path: Path) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text("scale: paper\nbackbones: [polarnet]\nreferences: {solvers: []}\n")
+    jobs = workflow.dry("zero_shot", "--configfile", own).jobs
+    assert (jobs["train_policy"], jobs["evaluate_zero_shot"], jobs["generate_dataset"]) == (1, 1, 32 + 16)
+
+
+def test_ablations_add_the_grids_and_sweeps(workflow) -> None:
+    jobs = workflow.dry("ablations").jobs
+    assert jobs["train_policy"] == jobs["evaluate_policy"] == 37
+    assert {name for name in jobs if name.startswith("build_")} == {
+        "build_training_paradigms",
+        "build_encoder_settings",
+        "build_temperature",
+        "build_refined_tours",
+        "build_task_experts",
+        "build_refinement_start",
+    }
+    assert workflow.dry("all", "ablations").jobs["train_policy"] == 22 + 32
+
+
+def test_targets_users_name(workflow) -> None:
+    targets = "all datasets references train policies evaluate zero_shot set_x ablations tables figures report"
+    run = workflow.dry(*targets.split())
+    assert run.code == 0 and set(targets.split()) <= set(run.jobs)
+
+
+def test_any_single_file(workflow) -> None:
+    run = workflow.dry(
+        "results/models/mtpomo_ablation-ple-polar-n50-s1/weights.safetensors",
+        "results/tables/temperature.parquet",
+        "results/references/validation/pyvrp/CVRP-n20.parquet",
+        "results/datasets/test/MDVRPMBLTW-n100.npz",
+        "results/set_x/polarnet-shared-po-n20-alpha0.03-s2.parquet",
+    )
+    assert run.code == 0
+    assert run.jobs["build_temperature"] == 1 and run.jobs["evaluate_set_x"] == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "results/models/cada-ple-rl-n50-s0/weights.safetensors",
+        "results/datasets/test/VRPTWL-n50.npz",
+        # sets of another size than the run's
+        "results/evaluations/test/polarnet-ple-polar-n10-s0/CVRP-n20.parquet",
+    ],
+)
+def test_name_that_does_not_exist_has_no_rule(workflow, path: str) -> None:
+    run = workflow.dry(path)
+    assert run.code == 1 and "MissingRuleException" in run.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        (["--config", "sclae=paper"], None, "configuration: unknown key sclae; did you mean 'scale'?"),
+        (["--config", "scale=papr"], None, "configuration: scale must be one of quick, paper, got 'papr'"),
+        (["--config", "training={epochs: 5}"], None, "configuration: training.epochs must be a whole number, got '5'"),
+        ([], "training: {learning_rate: 3e-4}", "configuration: training.learning_rate must be a number, got '3e-4'"),
+        ([], "transfer_size: 5", "configuration: transfer_size must be one of the sizes [10, 20], got 5"),
+    ],
+)
+def test_mistake_in_the_configuration_is_one_line(
+    workflow, tmp_path: Path, arguments: list[str], text: str | None, message: str
+) -> None:
+    if text is not None:
+        (tmp_path / "mine.yaml").write_text(f"{text}\n")
+        arguments = ["--configfile", str(tmp_path / "mine.yaml")]
+    run = workflow.dry(*arguments)
+    assert run.code == 1
+    (line,) = [line for line in run.output.splitlines() if line.startswith("configuration: ")]
+    assert line.startswith(message)
+    assert "Traceback" not in run.output and " File " not in run.output
+
+
+def test_gpu_limit_holds_without_a_profile(workflow, tmp_path: Path) -> None:
+    """The guard of ``common.smk`` sets an attribute that Snakemake does not document."""
+    (tmp_path / "Snakefile").write_text(
+        'workflow.global_resources.setdefault("gpu", 1)\n'
+        'rule all:\n    input: expand("{job}.txt", job=list("abc"))\n'
+        'rule job:\n    output: "{job}.txt"\n    resources: gpu=1\n'
+        '    shell: "date +%s.%N > {output}; sleep 0.5; date +%s.%N >> {output}"\n'
+    )
+    command = [sys.executable, "-m", "snakemake", "--cores", "3", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    spans = sorted([float(time) for time in (tmp_path / f"{job}.txt").read_text().split()] for job in "abc")
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert 'workflow.global_resources.setdefault("gpu", 1)' in (ROOT / "workflow/rules/common.smk").read_text()
+
+
+def test_full_scale_trainings_and_evaluations_ask_for_the_gpu(workflow) -> None:
+    run = workflow(
+        "results/evaluations/test/polarnet-ple-polar-n50-s0/CVRP-n50.parquet",
+        *("--config", "scale=paper", "--dry-run", "--cores", "4", "--workflow-profile", "none"),
+    )
+    blocks = {
+        rule: run.output.partition(f"rule {rule}:")[2].partition("\n\n")[0]
+        for rule in ("train_policy", "evaluate_policy")
+    }
+    for block in blocks.values():
+        assert "gpu=1" in block and "threads: 4" in block  # 16 and all cores, cut to what there is
+
+
+def test_snakemake_lints_and_formats_clean() -> None:
+    lint = [sys.executable, "-m", "snakemake", "--lint", "--workflow-profile", "none"]
+    for command in (lint, [sys.executable, "-m", "snakefmt", "--check", "."]):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
