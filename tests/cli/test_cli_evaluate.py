@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polarvrp.cli.main import main
 from polarvrp.config import ModelConfig
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
+from polarvrp.problem.datasets import read_arrays, write_arrays
 from polarvrp.references.solutions import read_solutions
 
 RUN = "polarnet-shared-po-n8-s0"
@@ -33,6 +35,29 @@ def test_several_sets_become_files_that_check_accepts(folder: Path, tmp_path: Pa
         table = read_solutions(output)
         assert table["run"].to_pylist() == [RUN, RUN]
         assert main(["check", instances, output]) == 0
+
+
+def with_limit(source: Path, target: Path, limits: list[float]) -> str:
+    """The same instances with limits on the length of routes."""
+    arrays = read_arrays(source)
+    write_arrays(target, {**arrays, "distance_limit": np.array(limits, dtype=np.float32)[:, None]})
+    return str(target)
+
+
+def test_impossible_instances_are_named_and_stop_only_a_set_without_any_other(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, model = tmp_path / "out.parquet", str(folder / "moved.safetensors")
+    some = with_limit(folder / "CVRP.npz", tmp_path / "some.npz", [10.0, 0.01, 10.0])
+    assert main(["evaluate", some, "--model", model, "--output", str(output)]) == 0
+    assert "some.npz: 1 of 3 have no solution: instance 1, customer 1: " in capsys.readouterr().err
+    assert [cost is None for cost in read_solutions(output)["cost"].to_pylist()] == [False, True, False]
+    assert main(["check", some, str(output)]) == 0
+    output.unlink()
+    every = with_limit(folder / "CVRP.npz", tmp_path / "every.npz", [0.01, 0.01, 0.01])
+    assert main(["evaluate", every, "--model", model, "--output", str(output)]) == 2
+    assert "every.npz: no instance has a solution: instance 0, customer 1: " in capsys.readouterr().err
+    assert not output.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Set-X: true integer costs of complete, feasible tours, with the published form beside them."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def test_costs_are_those_of_the_files_distances(tmp_path: Path) -> None:
             way = [0, *route.customers, 0]
             assert sum(int(library.demands[node]) for node in way) <= library.capacity
             served += route.customers
-            for start, end in zip(way, way[1:], strict=False):
+            for start, end in itertools.pairwise(way):
                 leg = math.dist(library.coordinates[start], library.coordinates[end])
                 rounded += math.floor(leg + 0.5)
                 length += leg

@@ -1,9 +1,10 @@
 """``polarvrp evaluate``: solve sets of instances with a trained policy."""
 
 import argparse
+import logging
 from pathlib import Path
 
-from polarvrp.errors import ConfigError
+from polarvrp.errors import ConfigError, DataError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,18 @@ def execute(options: argparse.Namespace) -> int:
         "bfloat16": trained.bfloat16,
     }
     warm_up(trained.policy, sets[0], trained.bfloat16)
-    for instances, output in progress(zip(sets, options.output, strict=True), len(sets), trained.run, "set"):
+    jobs = list(zip(options.instances, sets, options.output, strict=True))
+    for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):
         rows = evaluate_set(trained.policy, trained.run, instances, decoding, trained.bfloat16)
+        _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
         write_solutions(output, rows, key="run", metadata=provenance)
     return 0
+
+
+def _report_unsolved(path: Path, reasons: list[str], count: int) -> None:
+    """One warning for instances that nobody can solve; an error where there is no other."""
+    if not reasons:
+        return
+    if len(reasons) == count:
+        raise DataError(f"{path}: no instance has a solution: {reasons[0]}")
+    logging.getLogger(__name__).warning("%s: %d of %d have no solution: %s", path, len(reasons), count, reasons[0])

@@ -1,0 +1,84 @@
+"""``polarvrp train``: files from a configuration alone, stops that can be resumed, bad input in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from polarvrp.cli.main import main
+
+CONFIG = Path(__file__).parents[2] / "config"
+RUN = "polarnet-shared-po-n8-s0"
+SMALL = """
+scale: quick
+sizes:
+  - {num_customers: 8, batch_size: 4, reference_seconds: 0.1}
+transfer_size: 8
+training: {epochs: 2, instances_per_epoch: 8, refinement_start_epoch: 1}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the study's configuration, to run commands in."""
+    (tmp_path / "config").symlink_to(CONFIG)
+    (tmp_path / "mine.yaml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    return tmp_path
+
+
+def test_a_configuration_is_enough_and_a_stop_resumes(study: Path) -> None:
+    command = ["train", RUN, "--configfile", "mine.yaml", "--workers", "1"]
+    assert main([*command, "--max-seconds", "0"]) == 75
+    model = study / "results" / "models" / RUN
+    assert not model.exists()
+    assert main(command) == 0
+    assert {path.name for path in model.iterdir()} == {
+        "weights.safetensors",
+        "config.yaml",
+        "history.parquet",
+        "metadata.json",
+    }
+    metadata = json.loads((model / "metadata.json").read_text())
+    assert (metadata["run"], metadata["epochs"], metadata["parameters"]) == (RUN, 2, 1_841_576)
+    assert len(list((study / "results" / "datasets" / "validation").iterdir())) == 16
+    sets = [str(study / "results" / "datasets" / "validation" / f"{name}-n8.npz") for name in ("CVRP", "OVRPBLTW")]
+    outputs = ["first.parquet", "second.parquet"]
+    assert main(["evaluate", *sets, "--model", RUN, "--output", *outputs]) == 0
+    assert [main(["check", *pair]) for pair in zip(sets, outputs, strict=True)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        # a backbone that does not exist
+        (["polarnetwork-ple-polar-n8-s0"], "polarnetwork"),
+        # an encoder that the backbone does not have
+        (["cada-ple-rl-n8-s0"], "cada"),
+        # no run's name at all
+        (["my-model"], "names no run"),
+        # a file that is not there
+        ([RUN, "--configfile", "none.yaml"], "none.yaml"),
+        # a typo in a key
+        ([RUN, "--configfile", "typo.yaml"], "learning_rat"),
+        # a number that YAML reads as text
+        ([RUN, "--configfile", "text.yaml"], "learning_rate"),
+        ([RUN, "--spec", "{", "--validation", "mine.yaml"], "--spec is no JSON"),
+        ([RUN, "--spec", "{}", "--configfile", "mine.yaml"], "either --configfile or --spec"),
+        ([RUN, "--spec", "{}"], "--validation"),
+        ([RUN, "--configfile", "mine.yaml", "--validation", "none.npz"], "none.npz"),
+        # a validation set that is no archive
+        ([RUN, "--configfile", "mine.yaml", "--validation", "mine.yaml"], "mine.yaml"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_results(
+    study: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study / "typo.yaml").write_text(SMALL.replace("epochs: 2", "epochs: 2, learning_rat: 0.1"))
+    (study / "text.yaml").write_text(SMALL.replace("epochs: 2", "epochs: 2, learning_rate: 3e-4"))
+    assert main(["train", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (study / "results" / "models").exists()
