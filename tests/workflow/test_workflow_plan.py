@@ -60,6 +60,15 @@ def test_ablations_add_the_grids_and_sweeps(workflow) -> None:
     assert workflow.dry("all", "ablations").jobs["train_policy"] == 22 + 32
 
 
+def test_trained_ablation_stays_in_its_table(workflow, tmp_path: Path) -> None:
+    table = "results/tables/training_paradigms.parquet"
+    assert workflow.dry(table).jobs["evaluate_policy"] == 3
+    weights = tmp_path / "results/models/mvmoe_ablation-shared-po-n10-s0/weights.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    assert workflow.dry(table).jobs["evaluate_policy"] == 4
+
+
 def test_targets_users_name(workflow) -> None:
     targets = "all datasets references train policies evaluate zero_shot set_x ablations tables figures report"
     run = workflow.dry(*targets.split())
