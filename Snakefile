@@ -1,9 +1,9 @@
 # Entry point: configuration, rules, and the targets that users name.
 from snakemake.utils import min_version, validate
 
-from polarvrp.config import StudyConfig
 from polarvrp.errors import exit_on_mistake
 from polarvrp.study import scale_file
+from polarvrp.study_config import StudyConfig
 
 min_version("9.27")
 

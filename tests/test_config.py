@@ -8,11 +8,12 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 import yaml
 
-from polarvrp import config as configuration
-from polarvrp.config import EXPERIMENTS, GRID_BACKBONES, MAIN_METHODS, ModelConfig, StudyConfig, TrainConfig
+from polarvrp import study_config
+from polarvrp.config import GRID_BACKBONES, MAIN_METHODS, ModelConfig, TrainConfig
 from polarvrp.errors import ConfigError
 from polarvrp.sections import Section
 from polarvrp.study import load_study
+from polarvrp.study_config import EXPERIMENTS, StudyConfig
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
@@ -67,8 +68,9 @@ def test_schema_equals_dataclass(cls: type[Section], schema: dict[str, Any]) -> 
     fields = {field.name: field for field in dataclasses.fields(cls)}
     assert set(schema["properties"]) == set(fields)
     assert schema["additionalProperties"] is False
-    optional = {name for name, field in fields.items() if field.default is not dataclasses.MISSING}
-    assert set(schema.get("required", [])) == set(fields) - optional
+    required = {name for name, field in fields.items() if field.default is field.default_factory is dataclasses.MISSING}
+    optional = set(fields) - required
+    assert set(schema.get("required", [])) == required
     for name, annotation in get_type_hints(cls).items():
         part = schema["properties"][name]
         assert part["description"]
@@ -193,7 +195,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         ({"paradigm": "pola"}, "unknown paradigm 'pola'; did you mean 'polar'"),
         ({"num_customers": 1}, "number of customers must be at least 2"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"refinement_workers": 0}, "refinement_workers must be at least 1"),
+        ({"stages": ()}, "training.stages must begin with a stage without adapters"),
         ({"num_customers": 10, "refined_tours": 11}, "must not exceed the 10 tours of an instance, got 11"),
     ],
 )
@@ -219,9 +221,9 @@ def test_network_refuses(values: dict[str, Any], message: str) -> None:
 def test_small_jobs_ask_for_a_gpu_only_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = load_study(None, ROOT / "config")
     paper = load_study(write(tmp_path / "mine.yaml", {"scale": "paper"}), ROOT / "config")
-    monkeypatch.setattr(configuration, "GPU_DRIVER", tmp_path / "absent")
+    monkeypatch.setattr(study_config, "GPU_DRIVER", tmp_path / "absent")
     assert (quick.gpus_per_job, paper.gpus_per_job) == (0, 1)
-    monkeypatch.setattr(configuration, "GPU_DRIVER", tmp_path)
+    monkeypatch.setattr(study_config, "GPU_DRIVER", tmp_path)
     assert (quick.gpus_per_job, paper.gpus_per_job) == (1, 1)
     assert (quick.train_threads, paper.train_threads) == (1, 16)
 

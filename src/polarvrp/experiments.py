@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from polarvrp.config import BACKBONES, GRID_BACKBONES, GRIDS, MAIN_METHODS, PARADIGMS, SWEEPS, StudyConfig
+from polarvrp.config import BACKBONES, GRID_BACKBONES, MAIN_METHODS, PARADIGMS
 from polarvrp.study import RunSpec, ablation_defaults
+from polarvrp.study_config import GRIDS, SWEEPS, StudyConfig
 
 
 def main_runs(study: StudyConfig) -> tuple[RunSpec, ...]:

@@ -17,19 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polarvrp.config import (
-    BACKBONES,
-    PARADIGMS,
-    SCALES,
-    ModelConfig,
-    SizeConfig,
-    StudyConfig,
-    TrainConfig,
-)
+from polarvrp.config import BACKBONES, PARADIGMS, ModelConfig, TrainConfig
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.recipes import recipe_of
 from polarvrp.sections import merge, one_of, read_yaml
+from polarvrp.study_config import SCALES, SizeConfig, StudyConfig
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
 DATASET_CODE_VERSION = 1

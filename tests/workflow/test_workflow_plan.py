@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polarvrp.config import EXPERIMENTS
+from polarvrp.study_config import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ import yaml
 from safetensors.numpy import load_file
 
 from polarvrp.cli.main import main
-from polarvrp.config import StudyConfig
 from polarvrp.study import fingerprint, load_study, parse_run, train_spec
+from polarvrp.study_config import StudyConfig
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "config" / "tiny.yaml"

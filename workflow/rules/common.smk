@@ -4,8 +4,8 @@ from pathlib import Path
 
 from polarvrp import experiments
 from polarvrp import study as jobs
-from polarvrp.config import EXPERIMENTS, GRIDS, MAIN_TABLES, SWEEPS
 from polarvrp.problem.variants import VARIANTS
+from polarvrp.study_config import EXPERIMENTS, GRIDS, SWEEPS
 
 DATASET = "results/datasets/{split}/{variant}-n{n}.npz"
 REFERENCE = "results/references/{split}/{solver}/{variant}-n{n}.parquet"

@@ -12,8 +12,8 @@ from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS
 
 if TYPE_CHECKING:
-    from polarvrp.config import StudyConfig
     from polarvrp.study import RunSpec
+    from polarvrp.study_config import StudyConfig
 
 EXIT_RESUMABLE = 75
 RESULTS = Path("results")
