@@ -19,7 +19,8 @@ from polarvrp.errors import ConfigError, DataError
 from polarvrp.tracking import NullTracker, OfflineTracker, OnlineTracker, open_tracker, read_training, replay
 
 RUN = "polarnet-ple-polar-n10-s0"
-SPEC = {"model": {"backbone": "polarnet"}, "training": {"epochs": 3}}
+TRAINING = {"paradigm": "polar", "num_customers": 10, "epochs": 3}
+SPEC = {"model": {"backbone": "polarnet"}, "training": TRAINING}
 ROWS = [{"epoch": epoch, "loss": 1.0 / epoch, "greedy_cost": None} for epoch in (1, 2, 3)]
 
 
@@ -128,6 +129,18 @@ def test_offline_run_is_written_once_and_only_when_complete(tmp_path: Path, star
     assert list(started) == [RUN]
     assert epochs(started[RUN]) == [1, 2, 3] and started[RUN].finished
     assert "greedy_cost" not in started[RUN].sent[0]
+
+
+def test_training_in_stages_is_complete_after_the_last(tmp_path: Path, started: dict[str, FakeRun]) -> None:
+    stages = [{"name": "base"}, {"name": "mixture", "adapters": "mixture"}]
+    spec = {**SPEC, "training": {**TRAINING, "stages": stages}}
+    for count in (3, 6):
+        tracker = OfflineTracker(RUN, spec, tmp_path)
+        for epoch in range(1, count + 1):
+            tracker.log_epoch({"epoch": epoch})
+        tracker.finish()
+        assert list(started) == ([RUN] if count == 6 else [])
+    assert epochs(started[RUN]) == [1, 2, 3, 4, 5, 6]
 
 
 def test_second_training_of_a_name_gets_a_suffix(tmp_path: Path, started: dict[str, FakeRun]) -> None:

@@ -218,3 +218,8 @@ class TrainConfig(TrainingRecipe):
                 f"training.refined_tours must not exceed the {self.num_customers} tours of an instance, "
                 f"got {self.refined_tours}"
             )
+
+    @property
+    def total_epochs(self) -> int:
+        """Epochs of all stages together, the rows of a complete history."""
+        return self.epochs * len(self.stages)

@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol
 
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import write_text
+from polarvrp.study import parse_train_spec
 
 Row = Mapping[str, Any]
 Mode = Literal["offline", "online"]
@@ -73,7 +74,7 @@ class OfflineTracker:
 
     def finish(self) -> None:
         """Write the offline run if the training is complete."""
-        if len(self._rows) == self._spec["training"]["epochs"]:
+        if len(self._rows) == _total_epochs(self._spec):
             replay(self._run, self._spec, list(self._rows.values()), self._directory, "offline")
 
 
@@ -93,7 +94,7 @@ class OnlineTracker:
         known = json.loads(self._marker.read_text(encoding="utf-8")) if self._marker.exists() else None
         self._id = known["id"] if known else self._ledger.new_id()
         self._rows: dict[int, Row] = {}
-        self._epochs = spec["training"]["epochs"]
+        self._epochs = _total_epochs(spec)
         self._last_epoch = known["epoch"] if known else 0
         self._remember()
         self._wandb_run = _start(self._id, spec, directory, "online")
@@ -225,6 +226,10 @@ class _Ledger:
     def add(self, identity: str, rows: Sequence[Row]) -> None:
         self._entries[identity] = _digest(rows)
         write_text(self._path, json.dumps(self._entries, indent=1))
+
+
+def _total_epochs(spec: Mapping[str, Any]) -> int:
+    return parse_train_spec(spec)[1].total_epochs
 
 
 def _digest(rows: Sequence[Row]) -> str:

@@ -164,8 +164,7 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(config, position.epoch)
         self.policy.train()
-        total = config.epochs * len(config.stages)
-        description = f"{self._run} epoch {self._epoch_number} of {total}"
+        description = f"{self._run} epoch {self._epoch_number} of {config.total_epochs}"
         for step in progress(range(position.step, len(sizes)), len(sizes), description, "step", done=position.step):
             if stop.requested:
                 return False
