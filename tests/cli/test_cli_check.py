@@ -4,6 +4,8 @@ import dataclasses
 import re
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from polarvrp.cli.main import main
@@ -12,7 +14,7 @@ from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, nearest_neighbour, routes_to_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
-from polarvrp.references.solutions import SolutionRow, write_solutions
+from polarvrp.references.solutions import SolutionRow, read_solutions, write_solutions
 
 
 class Case:
@@ -66,8 +68,16 @@ def test_a_wrong_cost_is_shown_with_the_exact_one(case, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"instance 1 (pyvrp): its stored cost is {exact + 2e-6:.9g}, the exact cost {exact:.9g}"
     assert "3 rows, 2 right, 1 wrong, 0 without a solution" in lines[1]
-    case.change(1, cost=float("nan"))
-    assert case.check() == 1
+
+
+def test_a_cost_that_is_no_number_is_wrong(case, capsys):
+    """Our writer refuses it; a foreign file may hold it."""
+    assert case.check() == 0
+    table = read_solutions(case.solutions_path)
+    costs = pa.array([table["cost"][0].as_py(), float("nan"), table["cost"][2].as_py()])
+    pq.write_table(table.set_column(table.schema.get_field_index("cost"), "cost", costs), case.solutions_path)
+    assert main(["check", str(case.instances_path), str(case.solutions_path)]) == 1
+    assert "instance 1 (pyvrp): its stored cost is nan" in capsys.readouterr().out
 
 
 def swapped_route(actions):

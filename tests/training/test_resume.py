@@ -60,8 +60,9 @@ def job(folder: Path, validation: list[Path], **changes: Any) -> TrainJob:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, validation: list[Path]) -> Path:
     folder = tmp_path_factory.mktemp("uninterrupted")
-    os.environ["WANDB_MODE"] = "disabled"
-    assert train(job(folder, validation))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        assert train(job(folder, validation))
     return folder
 
 
