@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from polarvrp.errors import ConfigError
@@ -24,7 +25,16 @@ BACKBONES: dict[str, tuple[str, ...]] = {
     "routefinder_ablation": ENCODERS,
     "polarnet": ENCODERS,
 }
-"""Every backbone with the encoders that it exists with."""
+"""Every built-in backbone with the encoders that it exists with."""
+
+ENTRY_POINT_GROUP = "polarvrp.backbones"
+"""Where an installed package declares backbones of its own."""
+
+
+def named_backbones() -> dict[str, tuple[str, ...]]:
+    """Backbones that a run can be named after, and their encoders; those of installed packages are not loaded yet."""
+    outside = {entry.name: ENCODERS for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    return {**outside, **BACKBONES}
 
 MAIN_METHODS: dict[str, tuple[str, str]] = {
     "mtpomo": ("shared", "rl"),

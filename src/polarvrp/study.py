@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polarvrp.config import BACKBONES, PARADIGMS, ModelConfig, TrainConfig
+from polarvrp.config import PARADIGMS, ModelConfig, TrainConfig, named_backbones
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.recipes import recipe_of
@@ -33,7 +33,8 @@ TABLE_CODE_VERSION = 1
 
 Spec = dict[str, Any]
 
-_ENCODED = "|".join(f"{name}-(?:{'|'.join(encoders)})" for name, encoders in BACKBONES.items())
+_BACKBONES = named_backbones()
+_ENCODED = "|".join(f"{name}-(?:{'|'.join(encoders)})" for name, encoders in _BACKBONES.items())
 STEM_PATTERN = f"(?:{_ENCODED})-(?:{'|'.join(PARADIGMS)})"
 """Regular expression of what a run's name has before its size, without capturing groups."""
 
@@ -43,7 +44,7 @@ TAIL_PATTERN = r"(?:-alpha[0-9.]+)?(?:-k[0-9]+)?(?:-kappa[0-9]+)?(?:-ls[0-9]+)?-
 RUN_PATTERN = f"{STEM_PATTERN}-n[0-9]+{TAIL_PATTERN}"
 
 _RUN = re.compile(
-    r"(?P<backbone>[a-z_]+)-(?P<encoder>[a-z]+)-(?P<paradigm>[a-z]+)-n(?P<num_customers>\d+)"
+    r"(?P<backbone>[A-Za-z0-9_.]+)-(?P<encoder>[a-z]+)-(?P<paradigm>[a-z]+)-n(?P<num_customers>\d+)"
     r"(?:-alpha(?P<temperature>\d+(?:\.\d+)?))?(?:-k(?P<refined_tours>\d+))?(?:-kappa(?P<task_experts>\d+))?"
     r"(?:-ls(?P<refinement_start_epoch>\d+))?-s(?P<seed>\d+)"
 )
@@ -54,7 +55,7 @@ class RunSpec:
     """One trained model, identified by its name.
 
     Attributes:
-        backbone: A key of ``config.BACKBONES``.
+        backbone: A key of ``config.named_backbones()``.
         encoder: ``shared``, ``deep`` or ``ple``.
         paradigm: ``rl``, ``po`` or ``polar``.
         num_customers: Size of its training instances.
@@ -76,10 +77,10 @@ class RunSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.backbone not in BACKBONES:
-            raise ConfigError(f"unknown backbone {self.backbone!r}; {one_of(self.backbone, BACKBONES)}")
-        if self.encoder not in BACKBONES[self.backbone]:
-            known = BACKBONES[self.backbone]
+        if self.backbone not in _BACKBONES:
+            raise ConfigError(f"unknown backbone {self.backbone!r}; {one_of(self.backbone, _BACKBONES)}")
+        if self.encoder not in _BACKBONES[self.backbone]:
+            known = _BACKBONES[self.backbone]
             raise ConfigError(f"{self.backbone} has no encoder {self.encoder!r}; {one_of(self.encoder, known)}")
         if self.paradigm not in PARADIGMS:
             raise ConfigError(f"unknown paradigm {self.paradigm!r}; {one_of(self.paradigm, PARADIGMS)}")

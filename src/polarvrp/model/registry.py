@@ -13,14 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polarvrp.config import BACKBONES, ModelConfig
+from polarvrp.config import BACKBONES, ENTRY_POINT_GROUP, ModelConfig
 from polarvrp.errors import ConfigError
 from polarvrp.model.architectures import architecture_of
 
 if TYPE_CHECKING:
     from polarvrp.model.policy import Policy
-
-ENTRY_POINT_GROUP = "polarvrp.backbones"
 
 
 @dataclass(frozen=True, slots=True)
