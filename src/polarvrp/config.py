@@ -56,6 +56,7 @@ MODEL_CHOICES: dict[str, tuple[str, ...]] = {
     "glimpse_mask": ("hard", "plus_one", "none"),
     "ple_form": ("pre", "post"),
     "adapters": ("none", "single", "mixture"),
+    "mixture": ("full", "light"),
 }
 
 
@@ -80,6 +81,8 @@ class ModelConfig(Section):
         ple_form: Norms outside the experts (``pre``, the paper's form) or only inside (``post``).
         adapters: LoRA adapters around every map of MoSES: none in its first stage, one gated adapter in its second,
             the mixture of experts in its third.
+        mixture: Output map of MVMoE's decoder: always a mixture of experts, or, in its light form, that or a dense map
+            by a gate of its own.
         layers: Encoder layers.
         width: Features of a node.
         heads: Attention heads.
@@ -97,6 +100,7 @@ class ModelConfig(Section):
     glimpse_mask: str | None = None
     ple_form: str | None = None
     adapters: str | None = None
+    mixture: str | None = None
     layers: int | None = None
     width: int = 128
     heads: int = 8

@@ -68,6 +68,9 @@ def test_no_pair_was_left_out_above():
         ({"backbone": "mvmoe_ablation", "head": "gated"}, 14_904_438),
         ({"backbone": "routefinder_ablation", "encoder": "shared", "head": "gated"}, 1_841_576),
         ({"backbone": "routefinder_ablation", "head": "gated"}, 6_932_982),
+        # the light form of mixtures
+        ({"backbone": "mvmoe", "encoder": "shared", "mixture": "light"}, 3_733_888),
+        ({"backbone": "mvmoe_ablation", "encoder": "shared", "mixture": "light"}, 3_699_456),
         # other releases of the same systems
         ({"backbone": "cada", "encoder": "shared", "num_customers": 100}, 3_421_488),
         ({"backbone": "filmmed", "encoder": "shared", "num_customers": 100}, 3_431_734),

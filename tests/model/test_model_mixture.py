@@ -154,3 +154,45 @@ def test_weights_start_within_the_bounds_of_each_choice():
     mixture = MixtureFeedForward(16, 64)
     for parameter, fan_in in ((mixture.up.weight, 16), (mixture.down.weight, 64), (mixture.down_bias, 64)):
         assert 0.9 * fan_in**-0.5 < parameter.abs().max() <= fan_in**-0.5
+
+
+def light_policy():
+    policy = policy_of("mvmoe", "shared", mixture="light", dtype=torch.float64)
+    with torch.no_grad():
+        policy.decoder.head.gate.weight.mul_(30)  # so that instances differ in their choice
+    return shaken(policy)
+
+
+def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_it():
+    head = light_policy().decoder.head
+    heads = tokens(4, 5).reshape(4, 5, 2, 8).repeat(1, 1, 1, 2)  # [B, M, H, D]
+    choice = torch.tensor([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [0.6, 0.4]], dtype=torch.float64)
+    got, auxiliary = head(heads, None, None, None, 1.0, choice)
+    x = heads.flatten(-2)
+    mixed, whole = head.mixture(x)
+    torch.testing.assert_close(got[0], 0.9 * head.dense(x)[0])
+    torch.testing.assert_close(got[1], 0.7 * mixed[1])
+    torch.testing.assert_close(got[2], 0.5 * mixed[2])
+    torch.testing.assert_close(got[3], 0.6 * head.dense(x)[3])
+    torch.testing.assert_close(auxiliary, whole / 2)
+
+
+def test_the_light_head_draws_by_its_probabilities_from_the_given_generator():
+    head = light_policy().decoder.head.train()
+    head.generator = torch.Generator().manual_seed(0)
+    heads = tokens(4000, 1).reshape(4000, 1, 2, 8).repeat(1, 1, 1, 2)
+    choice = torch.tensor([[0.8, 0.2]], dtype=torch.float64).expand(4000, 2)
+    got, _ = head(heads, None, None, None, 1.0, choice)
+    dense = (got - 0.8 * head.dense(heads.flatten(-2))).abs().amax((1, 2)) < 1e-12
+    assert 0.77 < dense.double().mean() < 0.83
+
+
+def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together():
+    policy, instances = light_policy(), sample(dtype=torch.float64)
+    current, state, mask = queries(instances)
+    cache = policy.cache(policy.encode(instances).embeddings, instances)
+    together, _ = policy.log_probs(cache, current, state, mask)
+    part, _ = policy.log_probs(cache, current[:, :2], state[:, :2], mask[:, :2])
+    torch.testing.assert_close(together[:, :2], part)
+    together[mask].sum().backward()
+    assert policy.decoder.head.gate.weight.grad.abs().sum() > 0

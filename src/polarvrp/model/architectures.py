@@ -41,7 +41,7 @@ class DecoderParts:
         state: ``full``, ``remaining_open`` or ``remaining`` (``decoder.STATE_FEATURES``).
         map_logit_keys: The pointer's keys are a map of the embeddings instead of the embeddings.
         head: ``plain``, ``gated`` or ``reld``.
-        output: Output map of a plain head: ``linear`` or ``mixture``.
+        output: Output map of a plain head: ``linear``, ``mixture`` or ``light`` (mixture or linear by a gate).
         output_bias: The linear output map has a bias.
         glimpse_mask: ``hard``, ``plus_one`` or ``none``.
         unused_map: Hold the map of a graph context that the authors' networks never use.
@@ -192,13 +192,13 @@ PLE_OPTIONS = COMMON_OPTIONS | {"film", "prompt", "rope", "head", "ple_form"}
 
 BUILT_IN: dict[str, Backbone] = {
     "mtpomo": Backbone(MTPOMO, COMMON_OPTIONS),
-    "mvmoe": Backbone(MVMOE, COMMON_OPTIONS),
+    "mvmoe": Backbone(MVMOE, COMMON_OPTIONS | {"mixture"}),
     "routefinder": Backbone(ROUTEFINDER, COMMON_OPTIONS),
     "cada": Backbone(CADA, COMMON_OPTIONS, large=CADA_LARGE),
     "filmmed": Backbone(FILMMED, COMMON_OPTIONS | {"head"}),
     "moses": Backbone(MOSES, COMMON_OPTIONS | {"adapters"}),
     "mtpomo_ablation": Backbone(MTPOMO_ABLATION, PLE_OPTIONS),
-    "mvmoe_ablation": Backbone(MVMOE_ABLATION, PLE_OPTIONS),
+    "mvmoe_ablation": Backbone(MVMOE_ABLATION, PLE_OPTIONS | {"mixture"}),
     "routefinder_ablation": Backbone(ROUTEFINDER_ABLATION, PLE_OPTIONS),
     "polarnet": Backbone(POLARNET, PLE_OPTIONS),
 }
@@ -214,7 +214,7 @@ def architecture_of(config: ModelConfig) -> Architecture:
         ConfigError: If an option is set that the backbone or the encoder has no use for.
     """
     backbone = BUILT_IN[config.backbone]
-    for name in sorted(PLE_OPTIONS | {"adapters"}):
+    for name in sorted(PLE_OPTIONS | {"adapters", "mixture"}):
         if getattr(config, name) is not None and name not in backbone.options:
             raise ConfigError(f"backbone {config.backbone} has no option {name}; leave it unset")
     architecture = backbone.architecture
@@ -269,6 +269,8 @@ def _with_encoder_options(architecture: Architecture, config: ModelConfig) -> Ar
 
 def _with_decoder_options(architecture: Architecture, config: ModelConfig) -> Architecture:
     decoder = architecture.decoder
+    if config.mixture == "light":
+        decoder = replace(decoder, output="light")
     if config.head is not None:
         # The gated and the ReLD head come with a linear output map of their own.
         output = decoder.output if config.head == "plain" else "linear"

@@ -14,7 +14,7 @@ from polarvrp.model.decoder import STATE_FEATURES, PointerDecoder
 from polarvrp.model.dual import DualStack
 from polarvrp.model.embedding import NodeEmbedding
 from polarvrp.model.feedforward import ReluFeedForward, SwiGLU
-from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
+from polarvrp.model.heads import GatedHead, LightHead, PlainHead, ReldHead
 from polarvrp.model.linear import Linear
 from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput
 from polarvrp.model.norms import NORMS
@@ -115,6 +115,8 @@ def _decoder(architecture: Architecture) -> PointerDecoder:
         head = ReldHead(width, hidden, num_state)
     elif parts.output == "mixture":
         head = PlainHead(MixtureOutput(width))
+    elif parts.output == "light":
+        head = LightHead(width, parts.output_bias)
     else:
         head = PlainHead(Linear(width, width, bias=parts.output_bias))
     return PointerDecoder(

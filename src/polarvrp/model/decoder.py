@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polarvrp.model.heads import Ramp, ReldHead
+from polarvrp.model.heads import LightHead, Ramp, ReldHead
 from polarvrp.model.linear import Linear, accumulation_dtype
 
 CLIP = 10.0
@@ -31,6 +31,7 @@ class DecoderCache:
         distance_limit: Longest route, infinite where there is no limit, ``[B]``.
         log_distances: Logarithms of the distances between nodes, 0 where the distance is 0, ``[B, N, N]``; ``None``
             for heads that do not look at them.
+        choice: Probabilities of the dense map and the mixture of a :class:`LightHead`, ``[B, 2]``; else ``None``.
     """
 
     embeddings: Tensor
@@ -39,6 +40,7 @@ class DecoderCache:
     logit_keys: Tensor
     distance_limit: Tensor
     log_distances: Tensor | None = None
+    choice: Tensor | None = None
 
     def __getitem__(self, index: Any) -> "DecoderCache":
         """Those instances that a slice, index tensor or boolean mask selects."""
@@ -49,6 +51,7 @@ class DecoderCache:
             self.logit_keys[index],
             self.distance_limit[index],
             None if self.log_distances is None else self.log_distances[index],
+            None if self.choice is None else self.choice[index],
         )
 
 
@@ -107,13 +110,18 @@ class PointerDecoder(nn.Module):
         """
         parts = self.keys_values(embeddings).chunk(3 if self.map_logit_keys else 2, dim=-1)
         logit_keys = parts[2] if self.map_logit_keys else embeddings
+        keys, values = self._split(parts[0]), self._split(parts[1])
+        choice = None
+        if isinstance(self.head, LightHead):
+            choice = self.head.choice(self._first_glimpse(embeddings[:, 0], keys, values))
         return DecoderCache(
             embeddings=embeddings,
-            keys=self._split(parts[0]),
-            values=self._split(parts[1]),
+            keys=keys,
+            values=values,
             logit_keys=logit_keys.to(accumulation_dtype(logit_keys.dtype)),
             distance_limit=distance_limit,
             log_distances=log_distances(locs) if isinstance(self.head, ReldHead) else None,
+            choice=choice,
         )
 
     def log_probs(
@@ -137,7 +145,8 @@ class PointerDecoder(nn.Module):
         glimpse = functional.scaled_dot_product_attention(
             self._split(self.query(query)), cache.keys, cache.values, self._attention_mask(mask, cache.keys.dtype)
         )
-        pointer, auxiliary = self.head(glimpse.transpose(1, 2), query, node, features, ramp)
+        arguments = (glimpse.transpose(1, 2), query, node, features, ramp)
+        pointer, auxiliary = self.head(*arguments) if cache.choice is None else self.head(*arguments, cache.choice)
         with torch.autocast(pointer.device.type, enabled=False):
             dtype = cache.logit_keys.dtype
             scores = pointer.to(dtype) @ cache.logit_keys.transpose(1, 2) * pointer.shape[-1] ** -0.5
@@ -165,6 +174,13 @@ class PointerDecoder(nn.Module):
         if self.state == "remaining":
             return torch.stack((free, time, left), dim=-1)
         return torch.stack((free, time, open_route, left), dim=-1)
+
+    def _first_glimpse(self, depot: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """What an empty vehicle at the first depot, ``[B, d]``, sees of all nodes, ``[B, d]``."""
+        empty = depot.new_zeros(len(depot), STATE_FEATURES[self.state])
+        empty[:, : 2 if self.state == "full" else 1] = 1.0  # free capacity
+        query = self._split(self.query(torch.cat((depot, empty), dim=-1))[:, None])
+        return functional.scaled_dot_product_attention(query, keys, values).transpose(1, 2).flatten(1)
 
     def _split(self, rows: Tensor) -> Tensor:
         return rows.reshape(*rows.shape[:-1], self.heads, -1).transpose(1, 2)  # [B, H, rows, D]

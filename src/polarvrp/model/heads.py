@@ -5,9 +5,11 @@ Shape legend: B instances, M queries, H heads, D = d / H features of a head, d f
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from polarvrp.model.feedforward import ReluFeedForward, SwiGLU
-from polarvrp.model.linear import Linear
+from polarvrp.model.linear import Linear, accumulation_dtype
+from polarvrp.model.mixture import MixtureOutput
 from polarvrp.model.norms import RootMeanSquareNorm
 
 Ramp = float | Tensor
@@ -107,3 +109,50 @@ class ReldHead(nn.Module):
         mixed = self.output(glimpse.flatten(-2)) + ramp * (current + self.state(state))
         update, auxiliary = self.feedforward(mixed)
         return mixed + ramp * update, auxiliary
+
+
+class LightHead(nn.Module):
+    """Light form of MVMoE's decoder: the output map is a dense one or a mixture of experts, chosen by a gate.
+
+    ``p = softmax(W_h y_0)``; with the choice j drawn from p the result is ``p_j`` times the map's, which is how W_h
+    gets its gradient. The published code fixes p at the first free step of a rollout, from the mean over the batch,
+    and draws j for the whole batch at each step. Here y_0 is what an empty vehicle at the depot sees of its own
+    instance, so that p does not depend on which decisions are scored together, and j is drawn per instance and call.
+    In evaluation the more probable map is taken.
+
+    Args:
+        width: d.
+        bias: The dense map has a bias.
+
+    Attributes:
+        generator: Source of the draws, on the device of the weights; ``None`` is torch's global one.
+    """
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.dense = Linear(width, width, bias=bias)
+        self.mixture = MixtureOutput(width)
+        self.gate = Linear(width, 2, bias=False)
+        self.generator: torch.Generator | None = None
+
+    def choice(self, first_glimpse: Tensor) -> Tensor:
+        """Probabilities of the dense map and of the mixture, ``[B, d]`` to ``[B, 2]``, float32 at least."""
+        with torch.autocast(first_glimpse.device.type, enabled=False):
+            wide = first_glimpse.to(accumulation_dtype(first_glimpse.dtype))
+            return functional.linear(wide, self.gate.weight).softmax(dim=-1)
+
+    def forward(
+        self, glimpse: Tensor, query: Tensor, current: Tensor, state: Tensor, ramp: Ramp, choice: Tensor
+    ) -> tuple[Tensor, Tensor | float]:
+        """Pointer query; arguments as of :class:`PlainHead`, and the choice of each instance, ``[B, 2]``."""
+        heads = glimpse.flatten(-2)
+        if self.training:
+            drawn = torch.empty_like(choice[:, 1]).uniform_(generator=self.generator)
+            use_mixture = drawn < choice[:, 1]  # [B]
+        else:
+            use_mixture = choice[:, 1] >= choice[:, 0]
+        mixed, auxiliary = self.mixture(heads)
+        dense, mixed = self.dense(heads), mixed.to(heads.dtype)
+        weights = choice.to(dense.dtype)[:, None]  # [B, 1, 2]
+        result = torch.where(use_mixture[:, None, None], weights[..., 1:] * mixed, weights[..., :1] * dense)
+        return result, auxiliary * use_mixture.to(auxiliary.dtype).mean()

@@ -10,7 +10,7 @@ from polarvrp.config import ModelConfig
 from polarvrp.model.conditioning import Conditioning
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.embedding import NodeEmbedding
-from polarvrp.model.heads import Ramp
+from polarvrp.model.heads import LightHead, Ramp
 from polarvrp.model.mixture import Router
 from polarvrp.model.rotation import rotation_of
 from polarvrp.model.stacks import Encoding
@@ -61,7 +61,7 @@ class Policy(nn.Module):
     def draw_noise_from(self, generator: torch.Generator | None) -> None:
         """Take the routing noise of mixtures in training mode from ``generator``; ``None``: torch's global one."""
         for module in self.modules():
-            if isinstance(module, Router):
+            if isinstance(module, Router | LightHead):
                 module.generator = generator
 
     def encode(self, instances: Instances[Tensor]) -> Encoding:
