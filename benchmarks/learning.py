@@ -52,7 +52,7 @@ def main() -> None:
     """Train, solve, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/learning.parquet"))
-    parser.add_argument("--instances", type=int, default=64, help="test instances of each variant")
+    parser.add_argument("--instances", type=int, default=32, help="test instances of each variant")
     options = parser.parse_args()
     os.environ.setdefault("WANDB_MODE", "disabled")
     with tempfile.TemporaryDirectory() as name:
