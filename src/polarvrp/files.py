@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from polarvrp.errors import DataError
+
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
@@ -16,10 +18,18 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
     Yields:
         A path with the same suffix in the same folder, to be written by the caller.
+
+    Raises:
+        DataError: If nothing can be written there.
     """
     final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.stem}-", suffix=final.suffix)
+    if final.is_dir():
+        raise DataError(f"{final} is a folder; name a file to write")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.stem}-", suffix=final.suffix)
+    except OSError as error:
+        raise DataError(f"{final} cannot be written ({error.strerror}); choose another path") from error
     os.close(handle)
     temporary = Path(name)
     try:

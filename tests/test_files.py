@@ -1,0 +1,43 @@
+"""Files appear whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from polarvrp.cli.main import main
+from polarvrp.errors import DataError
+from polarvrp.files import atomic_path, write_text
+
+
+def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "file.txt"
+    write_text(target, "one")
+    write_text(target, "two")
+    assert target.read_text() == "two"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    write_text(target, "old")
+    with pytest.raises(RuntimeError), atomic_path(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_and_a_path_below_a_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"), atomic_path(tmp_path):
+        pass
+    write_text(tmp_path / "file.txt", "")
+    with pytest.raises(DataError, match="cannot be written"), atomic_path(tmp_path / "file.txt" / "other.txt"):
+        pass
+
+
+def test_commands_report_an_output_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    output = tmp_path / "file" / "set.npz"
+    words = ["--variant", "CVRP", "--num-customers", "5", "--instances", "1", "--seed", "1"]
+    assert main(["generate", *words, "--output", str(output)]) == 2
+    assert capsys.readouterr().err.startswith(f"polarvrp generate: {output} cannot be written")
