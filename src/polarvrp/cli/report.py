@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from polarvrp.errors import ConfigError
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
@@ -18,8 +16,6 @@ def execute(options: argparse.Namespace) -> int:
     """Write the page and print its path."""
     from polarvrp.tables.report import write_report
 
-    if not options.tables:
-        raise ConfigError("which tables? name Markdown files with --tables, or run `snakemake --cores 2 report`")
     write_report(options.output, options.tables, options.figures, options.scale)
     print(options.output)
     return 0
