@@ -38,7 +38,7 @@ SPEC: dict[str, Any] = {
         "paradigm": "polar",
         "num_customers": 20,
         "epochs": 4,
-        "instances_per_epoch": 1600,
+        "instances_per_epoch": 1200,
         "batch_size": 32,
         "refinement_start_epoch": 2,
         "milestones": [3],
