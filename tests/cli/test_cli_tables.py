@@ -1,5 +1,6 @@
 """``polarvrp tables`` and ``polarvrp figures``: what they print, and how they refuse."""
 
+import pyarrow.parquet as pq
 import pytest
 
 from polarvrp.cli.main import main
@@ -29,6 +30,19 @@ def test_runs_limit_the_table(root):
     assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
 
 
+def test_gaps_to_the_best_known_costs(root):
+    ResultsFolder(root).solve("best_known", "CVRP", 10, [9.0, 9.0])
+    (root / "references" / "test").mkdir(exist_ok=True)
+    (root / "evaluations" / "test" / "best_known").rename(root / "references" / "test" / "best_known")
+    command = ["tables", "in_distribution", "--results", str(root), "--reference", "best_known"]
+    assert main(command) == 0
+    rows = pq.read_table(root / "tables" / "in_distribution.parquet").to_pylist()
+    gaps = {row["method"]: (row["gap_percent"], row["reference"]) for row in rows}
+    assert gaps["pyvrp"] == (pytest.approx(100 / 9), "best_known")
+    assert gaps["polarnet-ple-polar-s0"] == (pytest.approx(100 * (10.3 / 9 - 1)), "best_known")
+    assert "the best known costs" in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
+
+
 def test_without_names_what_has_no_results_is_said_and_left_out(root, capsys):
     assert main(["tables", "--results", str(root)]) == 0
     captured = capsys.readouterr()
@@ -55,6 +69,7 @@ def test_figures_prints_each_path(root, capsys):
         (["tables", "--scale", "paper"], "holds no results"),  # only quick results exist
         (["tables", "in_distribution", "--runs", "polarnet"], "'polarnet' names no run"),  # no run's name
         (["tables", "in_distribution", "--runs", "mtpomo-shared-rl-n10-s0"], "does not exist"),  # a run not made yet
+        (["tables", "in_distribution", "--reference", "best_known"], "polarvrp reference INSTANCES.npz --best-of"),
         (["figures", "gaps"], "unknown figure 'gaps'"),  # a typo
         (["figures", "zero_shot"], "make it with: polarvrp tables zero_shot"),  # no table yet
     ],

@@ -14,6 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="quick",
         help="scale of the results, printed in each table (default: quick)",
     )
+    parser.add_argument(
+        "--reference",
+        choices=("published-pyvrp", "pyvrp", "best_known"),
+        help="what gaps are taken to (default: published-pyvrp at scale paper, else pyvrp)",
+    )
     parser.add_argument("--runs", nargs="+", metavar="RUN", help="only these runs; default: all that have results")
 
 
@@ -23,6 +28,6 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.tables.sources import Results
 
     runs = None if options.runs is None else tuple(options.runs)
-    for path in build_tables(Results(options.results, options.scale, runs), options.names):
+    for path in build_tables(Results(options.results, options.scale, runs, options.reference), options.names):
         print(path)
     return 0

@@ -19,6 +19,9 @@ from polarvrp.study import RunSpec, parse_run
 from polarvrp.tables.paper import PAPER_SCALE
 
 SOLVERS = ("pyvrp", "ortools")
+REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
+"""What gaps can be taken to; ``best_known`` files are those of ``polarvrp reference --best-of``."""
+
 TEST = "test"
 
 
@@ -56,7 +59,7 @@ class Reference:
     """What gaps on one test set are measured against.
 
     Attributes:
-        name: ``published-pyvrp`` or ``pyvrp``.
+        name: One of ``REFERENCES``.
         by_instance: Its costs.
     """
 
@@ -76,11 +79,13 @@ class Results:
         root: Folder ``results``.
         scale: Scale of the study; ``paper`` has sizes 50 and 100 only, and the published solutions for reference.
         only: Runs to look at, None for all that have the results in question.
+        against: One of ``REFERENCES`` for gaps, None for the scale's own.
     """
 
     root: Path
     scale: str
     only: tuple[str, ...] | None = None
+    against: str | None = None
 
     def has_size(self, num_customers: int) -> bool:
         """Whether the study has this size; files of another scale may lie in the same folder."""
@@ -120,11 +125,23 @@ class Results:
         return read_costs(self.root / "references" / TEST / solver / test_set.file_name)
 
     def reference(self, test_set: InstanceSet) -> Reference | None:
-        """What gaps on a test set are measured against: the published solutions at scale ``paper``, else our PyVRP."""
-        if self.scale == PAPER_SCALE:
-            return Reference("published-pyvrp", published(test_set, "pyvrp").by_instance)
-        path = self.root / "references" / TEST / "pyvrp" / test_set.file_name
-        return Reference("pyvrp", read_costs(path).by_instance) if path.is_file() else None
+        """What gaps on a test set are measured against.
+
+        By default the published solutions at scale ``paper``, else our PyVRP where it was run.
+
+        Raises:
+            MissingResultsError: If a reference was asked for that this set does not have.
+        """
+        name = self.against or ("published-pyvrp" if self.scale == PAPER_SCALE else "pyvrp")
+        if name == "published-pyvrp":
+            return Reference(name, published(test_set, "pyvrp").by_instance)
+        path = self.root / "references" / TEST / name / test_set.file_name
+        if path.is_file():
+            return Reference(name, read_costs(path).by_instance)
+        if self.against is None:
+            return None
+        how = "--best-of" if name == "best_known" else f"--solver {name}"
+        raise MissingResultsError(f"{path} does not exist; make it with `polarvrp reference INSTANCES.npz {how} ...`")
 
     def history(self, run: RunSpec) -> list[dict[str, Any]]:
         """Rows of a run's training history, one an epoch."""
