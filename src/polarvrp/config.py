@@ -36,6 +36,7 @@ def named_backbones() -> dict[str, tuple[str, ...]]:
     outside = {entry.name: ENCODERS for entry in entry_points(group=ENTRY_POINT_GROUP)}
     return {**outside, **BACKBONES}
 
+
 MAIN_METHODS: dict[str, tuple[str, str]] = {
     "mtpomo": ("shared", "rl"),
     "mvmoe": ("shared", "rl"),

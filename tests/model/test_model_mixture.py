@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from model_samples import policy_of, queries, sample, shaken
+from polarvrp.errors import ConfigError
 from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput, Router
 
 
@@ -195,4 +196,29 @@ def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together():
     part, _ = policy.log_probs(cache, current[:, :2], state[:, :2], mask[:, :2])
     torch.testing.assert_close(together[:, :2], part)
     together[mask].sum().backward()
+    assert policy.decoder.head.gate.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backbone": "polarnet", "mixture": "light"}, "has no option mixture"),
+        ({"backbone": "mvmoe_ablation", "encoder": "shared", "mixture": "light", "head": "gated"}, "plain head"),
+    ],
+)
+def test_the_light_form_is_refused_where_it_has_no_place(options, message):
+    with pytest.raises(ConfigError, match=message):
+        policy_of(**options)
+
+
+def test_a_light_policy_repeats_itself_with_its_noise_and_learns_in_training():
+    policy, instances = light_policy().train(), sample(dtype=torch.float64)
+    current, state, mask = queries(instances)
+    results = []
+    for _ in range(2):
+        policy.draw_noise_from(torch.Generator().manual_seed(1))
+        cache = policy.cache(policy.encode(instances).embeddings, instances)
+        results.append(policy.log_probs(cache, current, state, mask)[0])
+    assert torch.equal(results[0], results[1])
+    results[1][mask].sum().backward()
     assert policy.decoder.head.gate.weight.grad.abs().sum() > 0

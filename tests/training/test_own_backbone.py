@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULE = '''
+MODULE = """
 from torch import nn
 
 from polarvrp.model.conditioning import Conditioning
@@ -38,7 +38,7 @@ def build(config):
 
 
 BACKBONE = RegisteredBackbone(("shared",), build)
-'''
+"""
 RUN = "nodewise-shared-polar-n6-s0"
 SMALL = """
 scale: quick

@@ -270,6 +270,8 @@ def _with_encoder_options(architecture: Architecture, config: ModelConfig) -> Ar
 def _with_decoder_options(architecture: Architecture, config: ModelConfig) -> Architecture:
     decoder = architecture.decoder
     if config.mixture == "light":
+        if config.head not in (None, "plain"):
+            raise ConfigError(f"mixture light belongs to the plain head, got head {config.head}; leave one unset")
         decoder = replace(decoder, output="light")
     if config.head is not None:
         # The gated and the ReLD head come with a linear output map of their own.
