@@ -78,6 +78,13 @@ def test_impossible_instances_are_named_and_stop_only_a_set_without_any_other(
         (["evaluate", "{CVRP}", "--model", "{text}", "--output", "{out}"], "text.safetensors"),
         # two sets, one output
         (["evaluate", "{CVRP}", "{CVRP}", "--model", "{model}", "--output", "{out}"], "one file a set"),
+        # an output that is a set
+        (["evaluate", "{CVRP}", "--model", "{model}", "--output", "{CVRP}"], "other files than the sets"),
+        # one output for two sets
+        (
+            ["evaluate", "{CVRP}", "{CVRP}", "--model", "{model}", "--output", "{out}", "{out}"],
+            "each file once",
+        ),
         (["evaluate-set-x", "--model", "nothing", "--output", "{out}"], "no model"),
     ],
 )

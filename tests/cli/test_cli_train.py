@@ -16,6 +16,19 @@ sizes:
 transfer_size: 8
 training: {epochs: 2, instances_per_epoch: 8, refinement_start_epoch: 1}
 """
+SPEC = json.dumps(
+    {
+        "model": {"backbone": "polarnet", "encoder": "shared", "width": 32, "heads": 4, "layers": 1},
+        "training": {
+            "paradigm": "po",
+            "num_customers": 8,
+            "epochs": 1,
+            "instances_per_epoch": 4,
+            "batch_size": 4,
+            "validation_instances": 2,
+        },
+    }
+)
 
 
 @pytest.fixture
@@ -49,6 +62,15 @@ def test_a_configuration_is_enough_and_a_stop_resumes(study: Path) -> None:
     assert [main(["check", *pair]) for pair in zip(sets, outputs, strict=True)] == [0, 0]
 
 
+def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1,1")
+    words = ["--variant", "CVRP", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
+    assert main(["generate", *words, "--output", "set.npz"]) == 0
+    command = ["train", RUN, "--spec", SPEC, "--validation", "set.npz", "--state", "state", "--output"]
+    assert main([*command, "weights.safetensors"]) == 0
+    assert (study / "weights.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -67,6 +89,12 @@ def test_a_configuration_is_enough_and_a_stop_resumes(study: Path) -> None:
         ([RUN, "--spec", "{", "--validation", "mine.yaml"], "--spec is no JSON"),
         ([RUN, "--spec", "{}", "--configfile", "mine.yaml"], "either --configfile or --spec"),
         ([RUN, "--spec", "{}"], "--validation"),
+        ([RUN, "--configfile", "mine.yaml", "--workers", "0"], "--workers must be at least 1"),
+        # a specification of another network than the run's name says
+        (
+            ["cada-shared-po-n8-s0", "--validation", "mine.yaml", "--spec", SPEC],
+            "has backbone cada, its specification polarnet",
+        ),
         ([RUN, "--configfile", "mine.yaml", "--validation", "none.npz"], "none.npz"),
         # a validation set that is no archive
         ([RUN, "--configfile", "mine.yaml", "--validation", "mine.yaml"], "mine.yaml"),

@@ -30,6 +30,9 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"--output needs one file a set: got {len(options.output)} for {len(options.instances)}; list them in order"
         )
+    files = [path.resolve() for path in (*options.output, *dict.fromkeys(options.instances))]
+    if len(set(files)) < len(files):
+        raise ConfigError("--output must name other files than the sets and each file once")
     from polarvrp.problem.datasets import read_instances
 
     sets = [read_instances(path, first=options.first) for path in options.instances]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.problem.variants import TRAINING_VARIANTS
 
 if TYPE_CHECKING:
     from polarvrp.study import RunSpec
@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.spec is None:
         study = load_study(options.configfile)
         spec = train_spec(study, run)
-        validation = options.validation or [_validation_set(study, name, run) for name in TRAINING_VARIANTS]
+        validation = options.validation or [_validation_set(study, name, run) for name in study.training_variants]
     elif options.configfile is not None:
         raise ConfigError("give either --configfile or --spec, not both")
     else:
@@ -50,7 +50,10 @@ def execute(options: argparse.Namespace) -> int:
     missing = [path for path in validation if not path.is_file()]
     if missing:
         raise DataError(f"validation set {missing[0]} does not exist; make it with `polarvrp generate`")
-    workers = options.workers or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    _require_same_run(run, spec)
+    workers = _threads() if options.workers is None else options.workers
+    if workers < 1:
+        raise ConfigError(f"--workers must be at least 1, got {workers}")
 
     from polarvrp.training.trainer import TrainJob, train
 
@@ -61,7 +64,7 @@ def execute(options: argparse.Namespace) -> int:
         state=options.state or RESULTS / "checkpoints" / run.name,
         validation=validation,
         output=output,
-        tracking=output.parents[2] if output.parents[1].name == "models" else output.parent,
+        tracking=output.parent.parent.parent if output.parent.parent.name == "models" else output.parent,
         workers=workers,
         max_seconds=options.max_seconds,
     )
@@ -79,7 +82,25 @@ def _validation_set(study: StudyConfig, variant: str, run: RunSpec) -> Path:
     return path
 
 
-def _parse_json(text: str) -> dict[str, object]:
+def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
+    """Refuse a specification that trains something else than the run's name says."""
+    from polarvrp.study import parse_train_spec
+
+    model, training = parse_train_spec(spec)
+    names = ("backbone", "encoder", "paradigm", "num_customers", "seed")
+    found = (model.backbone, model.encoder, training.paradigm, training.num_customers, training.seed)
+    for name, value in zip(names, found, strict=True):
+        if value != getattr(run, name):
+            raise ConfigError(f"run {run.name} has {name} {getattr(run, name)}, its specification {value}")
+
+
+def _threads() -> int:
+    """Threads that the environment grants, else all cores."""
+    granted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(granted) if granted.isdecimal() and int(granted) > 0 else os.cpu_count() or 1
+
+
+def _parse_json(text: str) -> dict[str, Any]:
     try:
         spec = json.loads(text)
     except json.JSONDecodeError as error:
