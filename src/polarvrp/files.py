@@ -1,12 +1,17 @@
-"""Writing files so that a reader never meets half of one."""
+"""Writing files so that a reader never meets half of one, and that say where they come from."""
 
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from polarvrp.errors import DataError
+
+PROVENANCE = b"polarvrp"
+"""Key of the provenance in the metadata of a Parquet file's schema."""
 
 
 @contextmanager
@@ -44,6 +49,28 @@ def write_text(path: str | Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def with_provenance(schema: Any, provenance: Mapping[str, Any]) -> Any:
+    """An Arrow schema that carries ``provenance`` as JSON in its metadata."""
+    return schema.with_metadata({PROVENANCE: json.dumps(dict(provenance), sort_keys=True).encode()})
+
+
+def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], schema: Any, provenance: Mapping[str, Any]) -> None:
+    """Write rows as a Parquet file, atomically.
+
+    Args:
+        path: Final path.
+        rows: One mapping a row, column to value.
+        schema: Arrow schema of the file.
+        provenance: Where the rows come from, anything JSON can hold.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist([dict(row) for row in rows], schema=with_provenance(schema, provenance))
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def _umask() -> int:

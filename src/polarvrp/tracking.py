@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import write_text
+from polarvrp.files import PROVENANCE, write_text
 from polarvrp.study import parse_train_spec
 
 Row = Mapping[str, Any]
@@ -199,7 +199,7 @@ def read_training(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     path = folder / "history.parquet"
     try:
         table = pq.read_table(path, partitioning=None)
-        spec = json.loads(table.schema.metadata[b"polarvrp"])["spec"]
+        spec = json.loads(table.schema.metadata[PROVENANCE])["spec"]
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; train the run first") from error
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:

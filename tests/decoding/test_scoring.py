@@ -16,7 +16,7 @@ from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, to_arrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import actions_to_routes, check_tour, routes_to_actions
+from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.problem.variants import VARIANTS, parse_variant
 
 SMALL = ModelConfig(width=32, heads=4, layers=2, feedforward_width=32)
@@ -151,8 +151,7 @@ def test_sampled_and_greedy_tours_pass_the_exact_checker(name: str) -> None:
             for actions, cost in zip(tours.actions[index].tolist(), tours.cost[index].tolist(), strict=True):
                 if cost == float("inf"):
                     continue
-                depots = arrays.num_depots
-                flat = routes_to_actions(actions_to_routes(actions, depots), depots)
+                flat = flat_actions(actions, arrays.num_depots)
                 report = check_tour(arrays, index, flat, time_tolerance=1e-5)
                 assert report.first_problem is None
                 assert cost == pytest.approx(report.cost, abs=1e-4)

@@ -9,7 +9,7 @@ from polarvrp.environment.environment import Environment
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
+from polarvrp.problem.tours import Route, actions_to_routes, check_tour, flat_actions, routes_to_actions
 from polarvrp.problem.variants import VARIANTS, parse_variant
 from polarvrp.tolerances import LOAD_TOLERANCE, POLICY_TOLERANCE
 from walks import follow, random_walk
@@ -46,7 +46,7 @@ def test_legal_means_feasible(name: str) -> None:
     environment = Environment(to_tensors(instances))
     generator = torch.Generator().manual_seed(5)
     actions, cost = random_walk(environment, NUM_ROWS, generator)
-    tours = [[_flat(row, instances.num_depots) for row in rows] for rows in actions.tolist()]
+    tours = [[flat_actions(row, instances.num_depots) for row in rows] for rows in actions.tolist()]
     for index, row in enumerate(tours):
         for tour, found in zip(row, cost[index].tolist(), strict=True):
             report = check_tour(instances, index, tour, time_tolerance=POLICY_TOLERANCE)
@@ -77,12 +77,8 @@ def test_the_published_rule_of_mixed_backhauls_overloads_vehicles_and_the_strict
     for rule in ("strict", "published"):
         environment = Environment(to_tensors(instances), rule)
         actions, _ = random_walk(environment, NUM_ROWS, torch.Generator().manual_seed(1))
-        tours = [[_flat(row, instances.num_depots) for row in rows] for rows in actions.tolist()]
+        tours = [[flat_actions(row, instances.num_depots) for row in rows] for rows in actions.tolist()]
         amounts = [amount for row in violations(instances, tours) for amount in row]
         overloaded[rule] = sum(amount > LOAD_TOLERANCE for amount in amounts)
     assert overloaded["strict"] == 0
     assert overloaded["published"] > 0
-
-
-def _flat(actions: list[int], num_depots: int) -> list[int]:
-    return routes_to_actions(actions_to_routes(actions, num_depots), num_depots)

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 
+from model_samples import mixed
 from polarvrp.config import BACKBONES, ModelConfig
 from polarvrp.decoding.rollout import Replay, multi_start, pad_actions, replay, rollout
 from polarvrp.decoding.scoring import score, score_gradient
@@ -13,12 +14,10 @@ from polarvrp.decoding.steps import ScoredSteps, StepRecorder
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.instances import Instances, to_arrays
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import check_tour
-from polarvrp.problem.variants import VARIANTS, parse_variant
+from polarvrp.problem.tours import check_tour, flat_actions
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
 from polarvrp.training.refinement import Refiner
 
@@ -46,16 +45,10 @@ def fixed_tours(policy: Policy) -> tuple[Instances[torch.Tensor], torch.Tensor, 
     best = tours.cost.argmin(1)
     flat = [tours.actions[index, row].tolist() for index, row in enumerate(best.tolist())]
     with Refiner(0) as refiner:
-        refined = refiner.refine(to_arrays(instances), [strip(tour) for tour in flat], list(range(BATCH)))
+        refined = refiner.refine(to_arrays(instances), [flat_actions(tour, 1) for tour in flat], list(range(BATCH)))
     replayed = replay(environment, pad_actions([[tour.actions] for tour in refined], torch.device("cpu")))
     assert replayed.legal.all()
     return instances, tours.cost, recorder.pack(), replayed, best[:, None]
-
-
-def strip(tour: list[int]) -> list[int]:
-    while tour and tour[-1] == 0:
-        tour = tour[:-1]
-    return tour
 
 
 @pytest.mark.parametrize("paradigm", ["rl", "po", "polar"])
@@ -87,20 +80,11 @@ def test_fifty_steps_on_fixed_tours_lower_the_loss(backbone: str, encoder: str, 
     assert losses[-1] < losses[0] - 0.02 * abs(losses[0])
 
 
-def joined(names: list[str]) -> Instances[torch.Tensor]:
-    """One instance of each variant, all with as many depots, as one batch."""
-    sets = [instances_from_arrays(generate_arrays(parse_variant(name), SIZE, 1, seed=5)) for name in names]
-    tensors = [to_tensors(instances) for instances in sets]
-    fields = [name for name in Instances.__slots__ if name not in ("num_depots", "capacity")]
-    parts = {name: torch.cat([getattr(one, name) for one in tensors]) for name in fields}
-    return Instances(**parts, num_depots=sets[0].num_depots, capacity=sets[0].capacity)
-
-
 @pytest.mark.parametrize(("backbone", "encoder"), PAIRS)
 def test_all_variants_decode_feasibly_and_score_what_they_sampled(backbone: str, encoder: str) -> None:
     policy = small(backbone, encoder).eval()
     for depots in (1, 3):
-        batch = joined([name for name, variant in VARIANTS.items() if variant.num_depots == depots])
+        batch = mixed([name for name, variant in VARIANTS.items() if variant.num_depots == depots], SIZE, count=1)
         assert len(batch) == 24
         environment = Environment(batch)
         with torch.no_grad():

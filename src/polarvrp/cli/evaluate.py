@@ -4,24 +4,22 @@ import argparse
 import logging
 from pathlib import Path
 
+from polarvrp.cli.arguments import add_policy_arguments
 from polarvrp.errors import ConfigError, DataError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="sets to solve")
-    parser.add_argument("--model", required=True, metavar="RUN_OR_PATH", help="a run, or its weights.safetensors")
     parser.add_argument("--output", type=Path, nargs="+", required=True, help="one Parquet file a set, in order")
     parser.add_argument("--first", type=int, metavar="K", help="solve only the first K instances of each set")
-    parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
     parser.add_argument(
         "--mixed-backhauls",
         choices=("strict", "published"),
         default="strict",
         help="load rule while decoding; published repeats the published environments, which overload vehicles",
     )
-    parser.add_argument("--run", help="refuse weights of another run")
-    parser.add_argument("--fingerprint", help="refuse weights trained by another specification")
+    add_policy_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -45,19 +43,13 @@ def execute(options: argparse.Namespace) -> int:
 
     trained = load_trained(options.model, options.run, options.fingerprint)
     decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls)
-    provenance = {
-        "model": trained.provenance,
-        "augmentations": options.augmentations,
-        "mixed_backhauls": options.mixed_backhauls,
-        "device": str(trained.device),
-        "bfloat16": trained.bfloat16,
-    }
+    effort = {"augmentations": options.augmentations, "mixed_backhauls": options.mixed_backhauls}
     warm_up(trained.policy, sets[0], trained.bfloat16)
     jobs = list(zip(options.instances, sets, options.output, strict=True))
     for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):
         rows = evaluate_set(trained.policy, trained.run, instances, decoding, trained.bfloat16)
         _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
-        write_solutions(output, rows, key="run", metadata=provenance)
+        write_solutions(output, rows, key="run", metadata=trained.origin | effort)
     return 0
 
 

@@ -3,16 +3,15 @@
 import argparse
 from pathlib import Path
 
+from polarvrp.cli.arguments import add_policy_arguments
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--model", required=True, metavar="RUN_OR_PATH", help="a run, or its weights.safetensors")
     parser.add_argument("--output", type=Path, required=True, help="Parquet file, one row an instance")
     parser.add_argument("--instances", type=_count, default=None, metavar="K", help="smallest K instances, or all")
     parser.add_argument("--starts", type=_count, default=None, metavar="S", help="starts an instance, or all")
-    parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
-    parser.add_argument("--run", help="refuse weights of another run")
-    parser.add_argument("--fingerprint", help="refuse weights trained by another specification")
+    add_policy_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -28,14 +27,8 @@ def execute(options: argparse.Namespace) -> int:
     decoding = Decoding(options.augmentations, max_starts=options.starts)
     solved = evaluate_set_x(trained.policy, names, decoding, trained.bfloat16)
     rows = list(progress(solved, len(names), trained.run, "instance"))
-    provenance = {
-        "model": trained.provenance,
-        "augmentations": options.augmentations,
-        "starts": options.starts,
-        "device": str(trained.device),
-        "bfloat16": trained.bfloat16,
-    }
-    write_set_x(options.output, rows, provenance)
+    effort = {"augmentations": options.augmentations, "starts": options.starts}
+    write_set_x(options.output, rows, trained.origin | effort)
     return 0
 
 

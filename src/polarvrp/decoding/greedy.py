@@ -13,7 +13,7 @@ from polarvrp.environment.environment import Environment, MixedBackhaulRule
 from polarvrp.model.policy import DecoderCache, Policy
 from polarvrp.problem.instances import Instances
 from polarvrp.problem.symmetries import augment
-from polarvrp.problem.tours import actions_to_routes, routes_to_actions
+from polarvrp.problem.tours import flat_actions
 
 ENTRIES_PER_BATCH = {"cpu": 1 << 21, "cuda": 1 << 27}
 """Tours times nodes decoded at once: bounds the memory of the logits and masks of one step."""
@@ -69,7 +69,7 @@ def _solve_batch(policy: Policy, instances: Instances[Tensor], decoding: Decodin
     per_symmetry = best.view(decoding.augmentations, len(instances))
     cost, symmetry = per_symmetry.min(0)
     chosen = (symmetry * len(instances) + torch.arange(len(instances), device=symmetry.device)).tolist()
-    return cost, [_flat(tours[index], instances.num_depots) for index in chosen]
+    return cost, [flat_actions(tours[index].tolist(), instances.num_depots) for index in chosen]
 
 
 def _improve(
@@ -82,10 +82,6 @@ def _improve(
     better = (cost < best).tolist()
     tours = [actions[i] if better[i] else tours[i] for i in range(len(tours))]
     return torch.minimum(cost, best), tours
-
-
-def _flat(actions: Tensor, num_depots: int) -> list[int]:
-    return routes_to_actions(actions_to_routes(actions.tolist(), num_depots), num_depots)
 
 
 def _entries(instances: Instances[Tensor]) -> int:

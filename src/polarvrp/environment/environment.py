@@ -43,9 +43,7 @@ class Environment:
         """State before the first action: with one depot any customer is legal, with several only the depots."""
         batch, nodes = self.constants.distances.shape[:2]
         is_depot = torch.arange(nodes, device=self.constants.distances.device) < self.num_depots
-        start_at = is_depot if self.num_depots > 1 else ~is_depot
-        blank = start_at.expand(batch, num_rows, nodes)
-        state = fresh_state(self.constants, num_rows, self.num_depots, blank)
+        state = fresh_state(self.constants, num_rows, self.num_depots, is_depot.expand(batch, num_rows, nodes))
         if self.num_depots > 1:
             return state
         return replace(state, mask=self._customer_mask(state))

@@ -8,6 +8,7 @@ import torch
 
 from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import has_bfloat16
 from polarvrp.model.saving import load_policy
 
 MODELS = Path("results/models")
@@ -31,6 +32,11 @@ class TrainedPolicy:
     device: torch.device
     bfloat16: bool
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What to record of it with the tours it finds."""
+        return {"model": self.provenance, "device": str(self.device), "bfloat16": self.bfloat16}
+
 
 def load_trained(model: str, run: str | None = None, fingerprint: str | None = None) -> TrainedPolicy:
     """Load a trained policy.
@@ -51,8 +57,7 @@ def load_trained(model: str, run: str | None = None, fingerprint: str | None = N
     for name, wanted in (("run", run), ("fingerprint", fingerprint)):
         if wanted is not None and found[name] != wanted:
             raise CheckpointMismatchError(f"{model} holds {name} {found[name]}, not {wanted}; train that run first")
-    bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return TrainedPolicy(policy, str(found["run"]), provenance, device, bfloat16)
+    return TrainedPolicy(policy, str(found["run"]), provenance, device, has_bfloat16(device))
 
 
 def _find(model: str) -> Path:

@@ -4,7 +4,6 @@ Coordinates are scaled into the unit square for the network; costs are computed 
 distances rounded as CVRPLIB counts, and in the published form, the length without rounding, rounded up once.
 """
 
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from polarvrp.decoding.greedy import Decoding, solve_greedily
 from polarvrp.errors import InfeasibleTourError
-from polarvrp.files import atomic_path
+from polarvrp.files import write_rows
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.tours import actions_to_routes
@@ -75,7 +73,5 @@ def evaluate_set_x(
 
 
 def write_set_x(path: Path, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> None:
-    """Write the rows with their provenance in the schema's metadata."""
-    schema = SCHEMA.with_metadata({b"polarvrp": json.dumps(provenance, sort_keys=True).encode()})
-    with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), temporary, compression="zstd")
+    """Write rows of ``evaluate_set_x``."""
+    write_rows(path, rows, SCHEMA, provenance)

@@ -84,6 +84,11 @@ def routes_to_actions(routes: Iterable[Route], num_depots: int) -> list[int]:
     return actions
 
 
+def flat_actions(actions: Sequence[int], num_depots: int) -> list[int]:
+    """The flat form of a tour as an environment records it: without empty routes, padding and a depot at either end."""
+    return routes_to_actions(actions_to_routes(actions, num_depots), num_depots)
+
+
 @dataclass(frozen=True, slots=True)
 class _Instance:
     """One instance as Python numbers: indexing arrays element by element would dominate the check."""

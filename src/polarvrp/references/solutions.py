@@ -15,7 +15,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from polarvrp.errors import DataError
-from polarvrp.files import atomic_path
+from polarvrp.files import PROVENANCE, atomic_path, with_provenance
 from polarvrp.references.rows import SolutionRow
 
 __all__ = [
@@ -32,9 +32,6 @@ __all__ = [
 
 Key: TypeAlias = Literal["solver", "run"]
 """Column that names who solved: a solver in references, a trained run in evaluations."""
-
-PROVENANCE = b"polarvrp"
-"""Key of the provenance in the schema's metadata."""
 
 LARGEST_BLOCK = 2**24
 """Bytes of JSON parsed at a time; a row must fit."""
@@ -76,7 +73,7 @@ def solution_table(rows: Iterable[SolutionRow], key: Key, metadata: dict[str, An
     """
     schema = solution_schema(key)
     if metadata is not None:
-        schema = schema.with_metadata({PROVENANCE: json.dumps(metadata, sort_keys=True).encode()})
+        schema = with_provenance(schema, metadata)
     names = [field.name for field in dataclasses.fields(SolutionRow)]
     records = [dict(zip(schema.names, (getattr(row, name) for name in names), strict=True)) for row in rows]
     if not records:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +11,12 @@ import pyarrow.parquet as pq
 
 from polarvrp import __version__
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import atomic_path, write_text
+from polarvrp.files import atomic_path, with_provenance, write_text
 from polarvrp.study import TABLE_CODE_VERSION, parse_run
 from polarvrp.tables.gap_tables import Row
 from polarvrp.tables.registry import TABLES, TableKind
 from polarvrp.tables.sheets import to_latex, to_markdown
 from polarvrp.tables.sources import MissingResultsError, Results
-
-PROVENANCE = b"polarvrp"
-"""Key of the provenance in the schema's metadata, as in files of solutions."""
 
 FORMATS = ("parquet", "csv", "md", "tex")
 
@@ -102,7 +98,7 @@ def _arrow_table(results: Results, kind: TableKind, rows: Sequence[Row]) -> pa.T
         "gap_percent": "mean over instances of 100 (cost - reference) / reference",
         "fingerprints": {run: results.recorded(parse_run(run), "fingerprint") for run in runs},
     }
-    schema = kind.schema.with_metadata({PROVENANCE: json.dumps(provenance, sort_keys=True).encode()})
+    schema = with_provenance(kind.schema, provenance)
     try:
         return pa.Table.from_pylist(list(rows), schema=schema)
     except (pa.ArrowException, TypeError) as error:

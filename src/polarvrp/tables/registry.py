@@ -80,10 +80,6 @@ def _compare(results: Results) -> list[Row]:
     return paper_comparison(tables, results.scale) if tables else []
 
 
-def _grid_kind(name: str, schema: pa.Schema) -> TableKind:
-    return TableKind(name, schema, getattr(study_tables, name), getattr(renderings, name), "ablations")
-
-
 def _sweep_kind(name: str) -> TableKind:
     sweep = study_tables.SWEEPS[name]
     keys = {sweep.column: _REAL if sweep.column == "alpha" else _WHOLE}

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from polarvrp.files import atomic_path, write_text
+from polarvrp.files import write_rows, write_text
 from polarvrp.training.clock import PHASES
 
 SCHEMA = pa.schema(
@@ -77,7 +76,5 @@ def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_history(path: Path, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> None:
-    """Write ``history.parquet`` with its provenance in the schema's metadata."""
-    schema = SCHEMA.with_metadata({b"polarvrp": json.dumps(provenance, sort_keys=True).encode()})
-    with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), temporary, compression="zstd")
+    """Write ``history.parquet``."""
+    write_rows(path, rows, SCHEMA, provenance)

@@ -18,7 +18,7 @@ from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances, to_arrays
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import actions_to_routes, routes_to_actions
+from polarvrp.problem.tours import flat_actions
 from polarvrp.seeds import derive_seed
 from polarvrp.training.clock import PhaseClock
 from polarvrp.training.objectives import Objective, loss_and_coefficients, preference, reinforce
@@ -164,8 +164,7 @@ class TrainingStep:
         count = self._config.refined_tours
         before, row = tours.cost.topk(count, dim=1, largest=False)
         chosen = tours.actions.gather(1, row[..., None].expand(-1, -1, tours.actions.shape[2])).flatten(0, 1)
-        depots = environment.num_depots
-        flat = [routes_to_actions(actions_to_routes(actions, depots), depots) for actions in chosen.tolist()]
+        flat = [flat_actions(actions, environment.num_depots) for actions in chosen.tolist()]
         repeated = to_arrays(environment.instances)[torch.arange(len(before)).repeat_interleave(count).numpy()]
         seeds = [derive_seed(self._config.seed, "refinement", *now, index) for index in range(len(flat))]
         found = [tour.actions for tour in refiner.refine(repeated, flat, seeds)]

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from polarvrp.config import TrainConfig
+from polarvrp.model.precision import has_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study import fingerprint, parse_train_spec
 from polarvrp.tracking import Tracker, open_tracker
@@ -242,7 +243,7 @@ def _stop_requests(max_seconds: float | None) -> Iterator[StopRequest]:
 
 def _uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:
     if config.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return has_bfloat16(device)
     return config.precision == "bfloat16"
 
 
