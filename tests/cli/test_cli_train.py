@@ -3,9 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polarvrp.cli.main import main
+from polarvrp.problem.datasets import write_arrays
+from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.variants import VARIANTS
 
 CONFIG = Path(__file__).parents[2] / "config"
 RUN = "polarnet-shared-po-n8-s0"
@@ -110,3 +114,44 @@ def test_bad_input_is_one_line_and_leaves_no_results(
     assert message in error
     assert error.count("\n") == 1
     assert not (study / "results" / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("seed", "message"),
+    [
+        ("4321", ""),
+        ("1", "CVRP-n8.npz holds another set (seed 1 instead of 4321)"),
+    ],
+)
+def test_an_existing_validation_set_must_be_the_study_s(
+    study: Path, seed: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study / "results" / "datasets" / "validation" / "CVRP-n8.npz"
+    words = ["--variant", "CVRP", "--num-customers", "8", "--instances", "2", "--seed", seed]
+    assert main(["generate", *words, "--output", str(path)]) == 0
+    before = path.read_bytes()
+    code = main(["train", RUN, "--configfile", "mine.yaml", "--workers", "1", "--max-seconds", "0"])
+    assert code == (2 if message else 75)
+    assert message in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_validation_set_without_origin_is_compared_by_content(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", RUN, "--configfile", "mine.yaml", "--workers", "1", "--max-seconds", "0"]
+    path = study / "results" / "datasets" / "validation" / "CVRP-n8.npz"
+    arrays = generate_arrays(VARIANTS["CVRP"], 8, 2, 4321)
+    write_arrays(path, arrays)  # without a word on how it was made
+    assert main(command) == 75
+    arrays["locs"][1, 3, 0] += np.float32(0.25)
+    write_arrays(path, arrays)
+    assert main(command) == 2
+    assert "CVRP-n8.npz holds other instances than seed 4321 draws" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "-inf"])
+def test_a_time_that_is_no_time_is_refused(study: Path, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", RUN, "--configfile", "mine.yaml", f"--max-seconds={seconds}"]) == 2
+    assert "--max-seconds must be a finite number of at least 0, got" in capsys.readouterr().err
+    assert not (study / "results").exists()

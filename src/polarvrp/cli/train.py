@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.study import load_study, parse_run, train_spec
 
     run = parse_run(options.run)
+    _require_time(options.max_seconds)
     if options.spec is None:
         study = load_study(options.configfile)
         spec = train_spec(study, run)
@@ -73,12 +75,10 @@ def execute(options: argparse.Namespace) -> int:
 
 def _validation_set(study: StudyConfig, variant: str, run: RunSpec) -> Path:
     """Validation set of the study, made if it is missing."""
-    from polarvrp.problem.sets import write_set
+    from polarvrp.problem.sets import require_set
 
     path = RESULTS / "datasets" / "validation" / f"{variant}-n{run.num_customers}.npz"
-    if not path.exists():
-        datasets = study.datasets
-        write_set(path, variant, run.num_customers, datasets.validation_instances, datasets.validation_seed)
+    require_set(path, variant, run.num_customers, study.datasets.validation_instances, study.datasets.validation_seed)
     return path
 
 
@@ -92,6 +92,14 @@ def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
     for name, value in zip(names, found, strict=True):
         if value != getattr(run, name):
             raise ConfigError(f"run {run.name} has {name} {getattr(run, name)}, its specification {value}")
+
+
+def _require_time(max_seconds: float | None) -> None:
+    """Refuse what is no time, before anything is written; ``nan`` and ``inf`` are numbers to the parser."""
+    if max_seconds is not None and not 0 <= max_seconds < math.inf:
+        raise ConfigError(
+            f"--max-seconds must be a finite number of at least 0, got {max_seconds}; leave it out to train to the end"
+        )
 
 
 def _threads() -> int:
