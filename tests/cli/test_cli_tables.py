@@ -80,3 +80,12 @@ def test_refusals_are_one_line_and_exit_code_2(root, capsys, arguments, message)
     assert captured.out == ""
     assert message in captured.err.splitlines()[-1] and "Traceback" not in captured.err
     assert not (root / "tables").exists() and not (root / "figures").exists()
+
+
+def test_a_folder_that_is_no_run_is_named_and_left_out(root, capsys):
+    """A backup beside the evaluations must not stop every table."""
+    (root / "evaluations" / "test" / "old-backup").mkdir()
+    assert main(["tables", "in_distribution", "--results", str(root)]) == 0
+    error = capsys.readouterr().err
+    assert f"{root / 'evaluations' / 'test' / 'old-backup'} is left out: 'old-backup' names no run" in error
+    assert len(pq.read_table(root / "tables" / "in_distribution.parquet")) == 3

@@ -83,3 +83,24 @@ def test_missing_table_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     error = capsys.readouterr().err
     assert "set_x.md does not exist; make it with" in error and len(error.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"| A | B |\n| --- | --- |\n| caf\xe9 | 1 |\n", "is no UTF-8 text"),
+        (b"\n| A | B |\n| --- | --- |\n| 1 | 2 | 3 |\n", "line 4: a row has 3 cells, its table 2 columns"),
+        (b"| A | B |\n| --- |\n| 1 | 2 |\n", "line 1: a row has 2 cells, its table 1 columns"),
+    ],
+)
+def test_a_damaged_table_is_named(
+    tmp_path: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, output = tmp_path / "mine.md", tmp_path / "report.html"
+    table.write_bytes(content)
+    assert main(["report", "--tables", str(table), "--output", str(output)]) == 2
+    error = capsys.readouterr().err
+    assert str(table) in error
+    assert message in error
+    assert error.count("\n") == 1
+    assert not output.exists()

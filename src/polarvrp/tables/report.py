@@ -40,7 +40,7 @@ def write_report(output: Path, tables: Sequence[Path], figures: Sequence[Path], 
         scale: Scale of the study, shown on top.
 
     Raises:
-        DataError: If a table or figure is missing.
+        DataError: If a table or figure is missing, or a table is no UTF-8 text or has rows of unequal length.
     """
     for path in (*tables, *figures):
         if not path.is_file():
@@ -68,18 +68,31 @@ def _image(path: Path) -> str:
 
 def _markdown(path: Path) -> str:
     """HTML of paragraphs and pipe tables, all that our Markdown files hold."""
-    parts = []
-    for is_row, lines in groupby(path.read_text(encoding="utf-8").splitlines(), key=lambda line: line.startswith("|")):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no UTF-8 text; build its table again or save it as UTF-8") from error
+    parts, number = [], 1
+    for is_row, group in groupby(text.splitlines(), key=lambda line: line.startswith("|")):
+        lines = list(group)
         if is_row:
-            parts.append(_table(list(lines)))
+            parts.append(_table(path, number, lines))
         else:
             parts += [f"<p>{_inline(line)}</p>" for line in lines if line.strip()]
+        number += len(lines)
     return "\n".join(parts)
 
 
-def _table(lines: Sequence[str]) -> str:
+def _table(path: Path, number: int, lines: Sequence[str]) -> str:
+    """HTML of a pipe table whose first line has that number in its file."""
     rule = next((position for position, line in enumerate(lines) if _RULE.fullmatch(line.strip())), 0)
     sides = ["right" if cell.endswith(":") else "left" for cell in _cells(lines[rule])]
+    for position, line in enumerate(lines):
+        if len(_cells(line)) != len(sides):
+            raise DataError(
+                f"{path}, line {number + position}: a row has {len(_cells(line))} cells, its table {len(sides)} "
+                f"columns; build the table again"
+            )
     head = "".join(_row("th", _cells(line), sides) for line in lines[:rule])
     body = "\n".join(_row("td", _cells(line), sides) for line in lines[rule + 1 :])
     return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}</tbody></table></div>'

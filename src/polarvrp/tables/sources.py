@@ -1,6 +1,7 @@
 """Where a study's numbers lie and how they are read: references, evaluations, Set-X costs and training histories."""
 
 import json
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polarvrp.errors import DataError
+from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import PUBLISHED_SIZES, published_costs
 from polarvrp.references.solutions import read_solutions
@@ -23,6 +24,8 @@ REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
 """What gaps can be taken to; ``best_known`` files are those of ``polarvrp reference --best-of``."""
 
 TEST = "test"
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class MissingResultsError(DataError):
@@ -180,8 +183,7 @@ class Results:
         """Runs whose file ``folder/pattern`` exists; all of ``only`` must."""
         base = self.root / folder
         if self.only is None:
-            names = [path.relative_to(base).parts[0] for path in base.glob(pattern.format(run="*"))]
-            runs = [parse_run(name.removesuffix(".parquet")) for name in names if not name.startswith(".")]
+            runs = _named_runs(base, [path.relative_to(base).parts[0] for path in base.glob(pattern.format(run="*"))])
         else:
             runs = [parse_run(name) for name in self.only]
             for run in runs:
@@ -189,6 +191,19 @@ class Results:
                 if not path.exists():
                     raise MissingResultsError(f"{path} does not exist; make it with: snakemake --cores all {target}")
         return sorted((run for run in runs if self.has_size(run.num_customers)), key=lambda run: run.name)
+
+
+def _named_runs(base: Path, names: Iterable[str]) -> list[RunSpec]:
+    """Runs of the entries of a folder; an entry that names none is reported and left out."""
+    runs = []
+    for name in names:
+        if name.startswith("."):
+            continue
+        try:
+            runs.append(parse_run(name.removesuffix(".parquet")))
+        except ConfigError as error:
+            _LOGGER.warning("%s is left out: %s", base / name, error)
+    return runs
 
 
 @lru_cache(maxsize=len(VARIANTS) * len(PUBLISHED_SIZES) * len(SOLVERS))
