@@ -55,6 +55,15 @@ NAMES = {
         refinement_start_epoch=0,
         seed=1,
     ),
+    "polarnet-shared-po-n50-alpha0.00001-s0": RunSpec(
+        backbone="polarnet", encoder="shared", paradigm="po", num_customers=50, temperature=1e-5
+    ),
+    "polarnet-shared-po-n50-alpha0.0312345678-s0": RunSpec(
+        backbone="polarnet", encoder="shared", paradigm="po", num_customers=50, temperature=0.0312345678
+    ),
+    "polarnet-shared-po-n50-alpha10-s0": RunSpec(
+        backbone="polarnet", encoder="shared", paradigm="po", num_customers=50, temperature=10.0
+    ),
 }
 
 

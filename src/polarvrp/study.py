@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ class RunSpec:
             ("-kappa", self.task_experts),
             ("-ls", self.refinement_start_epoch),
         )
-        return "".join(f"{key}{value:g}" for key, value in suffixes if value is not None) + f"-s{self.seed}"
+        return "".join(f"{key}{_digits(value)}" for key, value in suffixes if value is not None) + f"-s{self.seed}"
 
     @property
     def method(self) -> str:
@@ -136,6 +137,11 @@ def parse_run(name: str) -> RunSpec:
     if run.name != name:
         raise ConfigError(f"{name!r} names no run; write it {run.name}")
     return run
+
+
+def _digits(value: float) -> str:
+    """All digits of a number that names a run, never in scientific notation: 0.00001, 0.03, 10."""
+    return f"{Decimal(repr(value)).normalize():f}"
 
 
 def _number(text: str) -> float:
