@@ -37,6 +37,17 @@ def test_several_sets_become_files_that_check_accepts(folder: Path, tmp_path: Pa
         assert main(["check", instances, output]) == 0
 
 
+def test_a_model_is_named_by_its_folder_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, output = tmp_path / "model", tmp_path / "out.parquet"
+    model.mkdir()
+    command = ["evaluate", str(folder / "CVRP.npz"), "--model", str(model), "--output", str(output)]
+    assert main(command) == 2
+    assert f"{model} is a folder without weights.safetensors" in capsys.readouterr().err
+    (model / "weights.safetensors").write_bytes((folder / "moved.safetensors").read_bytes())
+    assert main(command) == 0
+    assert read_solutions(output)["run"].to_pylist() == [RUN] * 3
+
+
 def with_limit(source: Path, target: Path, limits: list[float]) -> str:
     """The same instances with limits on the length of routes."""
     arrays = read_arrays(source)

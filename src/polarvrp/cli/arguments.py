@@ -5,7 +5,9 @@ import argparse
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
     """Which trained policy, and how hard it tries."""
-    parser.add_argument("--model", required=True, metavar="RUN_OR_PATH", help="a run, or its weights.safetensors")
+    parser.add_argument(
+        "--model", required=True, metavar="RUN_OR_PATH", help="a run, its folder or its weights.safetensors"
+    )
     parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
     parser.add_argument("--run", help="refuse weights of another run")
     parser.add_argument("--fingerprint", help="refuse weights trained by another specification")

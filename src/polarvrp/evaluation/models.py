@@ -42,7 +42,7 @@ def load_trained(model: str, run: str | None = None, fingerprint: str | None = N
     """Load a trained policy.
 
     Args:
-        model: Path of its weights, or its run, then found under ``results/models/``.
+        model: Path of its weights or of their folder, or its run, then found under ``results/models/``.
         run: Run that the weights must be of, None for any.
         fingerprint: Specification that they must have been trained by, None for any.
 
@@ -61,7 +61,10 @@ def load_trained(model: str, run: str | None = None, fingerprint: str | None = N
 
 
 def _find(model: str) -> Path:
-    for path in (Path(model), MODELS / model / "weights.safetensors"):
+    given = Path(model)
+    for path in (given, given / "weights.safetensors", MODELS / model / "weights.safetensors"):
         if path.is_file():
             return path
+    if given.is_dir():
+        raise DataError(f"{given} is a folder without weights.safetensors; name a model's folder, its file or its run")
     raise DataError(f"no model {model!r}: neither a file nor a run under {MODELS}; train it with `polarvrp train`")
