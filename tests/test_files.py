@@ -1,5 +1,7 @@
 """Files appear whole or not at all."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,13 @@ def test_commands_report_an_output_that_cannot_be_written(tmp_path: Path, capsys
     words = ["--variant", "CVRP", "--num-customers", "5", "--instances", "1", "--seed", "1"]
     assert main(["generate", *words, "--output", str(output)]) == 2
     assert capsys.readouterr().err.startswith(f"polarvrp generate: {output} cannot be written")
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    write_text(target, "old")
+    with pytest.raises(DataError, match=r"file\.txt cannot be written \(No space left on device\)"):  # noqa: SIM117
+        with atomic_path(target):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]

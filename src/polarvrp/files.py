@@ -41,6 +41,10 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(final)
+    except OSError as error:
+        raise DataError(
+            f"{final} cannot be written ({error.strerror or error}); free space or choose another path"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

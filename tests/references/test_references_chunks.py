@@ -1,6 +1,7 @@
 """Chunks: the same rows whoever works, nothing solved twice, extension, kills, damage, watchdog."""
 
 import dataclasses
+import errno
 import logging
 import os
 import signal
@@ -247,3 +248,19 @@ def test_a_damaged_output_is_named_and_solved_anew(tmp_path: Path, caplog: pytes
         rows = solve_chunk(generated("CVRP", 10, 1), QUICK, output)
     assert "out.parquet is no complete Parquet file" in caplog.text
     assert solution_rows(read_solutions(output)) == rows
+
+
+def test_a_partial_file_below_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"out\.parquet\.partial cannot be written \(File exists\)"):
+        PartialFile(tmp_path / "file" / "out.parquet", {})
+
+
+def test_a_disk_that_fills_up_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=r"out\.parquet\.partial cannot be written \(No space left on device\)"):
+        solve_chunk(generated("CVRP", 5, 1), QUICK, tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()

@@ -124,3 +124,12 @@ print([name for name in ("torch", "pandas") if name in sys.modules])
 def test_writing_and_reading_load_neither_torch_nor_pandas(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_HEAVY_IMPORTS, str(tmp_path / "x.parquet")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("said", [b"{", b"[1]", b"\xff"])
+def test_a_damaged_provenance_is_named(tmp_path: Path, said: bytes) -> None:
+    path = tmp_path / "x.parquet"
+    write_solutions(path, [SOLVED])
+    pq.write_table(pq.read_table(path).replace_schema_metadata({b"polarvrp": said}), path)
+    with pytest.raises(DataError, match=r"x\.parquet says in no readable way where it comes from"):
+        read_solutions(path)

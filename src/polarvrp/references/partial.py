@@ -11,6 +11,8 @@ import json
 import logging
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,20 +40,25 @@ class PartialFile:
         identity: What all rows must have been solved with. Rows of another identity are dropped.
 
     Raises:
-        DataError: If another process holds the file.
+        DataError: If another process holds the file, or it cannot be written.
     """
 
     def __init__(self, output: Path, identity: dict[str, Any]) -> None:
         self.path = output.with_name(f"{output.name}.partial")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._identity = identity
-        self._file: BinaryIO = self.path.open("a+b")
+        with self._writing():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = self.path.open("a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
             raise DataError(f"{self.path} is in use: another process is solving for {output.name}") from error
-        self.rows = self._load()
+        try:
+            self.rows = self._load()
+        except DataError:
+            self._file.close()
+            raise
 
     def append(self, stored: StoredRow) -> None:
         """Add a row; it is on disk when this returns."""
@@ -98,16 +105,28 @@ class PartialFile:
         return {}
 
     def _rebuild(self, rows: list[StoredRow]) -> None:
-        self._file.truncate(0)
+        with self._writing():
+            self._file.truncate(0)
         self._write({"identity": self._identity})
         for stored in rows:
             self._write(dataclasses.asdict(stored))
 
     def _write(self, record: dict[str, Any]) -> None:
         text = json.dumps(record, sort_keys=True).encode()
-        self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._writing():
+            self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn what the system refuses into one line that names the file."""
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"{self.path} cannot be written ({error.strerror}); free space or choose another path"
+            ) from error
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

@@ -126,6 +126,7 @@ def read_solutions(path: str | Path) -> pa.Table:
             table = file.read()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
+    _require_readable_provenance(path, table)
     key: Key = "run" if "run" in table.column_names else "solver"
     schema = solution_schema(key)
     missing = [name for name in schema.names if name not in table.column_names]
@@ -151,6 +152,15 @@ def provenance(table: pa.Table) -> dict[str, Any]:
     metadata: dict[bytes, bytes] = table.schema.metadata or {}
     said: dict[str, Any] = json.loads(metadata.get(PROVENANCE, b"{}"))
     return said
+
+
+def _require_readable_provenance(path: Path, table: pa.Table) -> None:
+    try:
+        said = provenance(table)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise DataError(f"{path} says in no readable way where it comes from; delete it and make it again")
 
 
 def merge_solutions(paths: Sequence[str | Path], output: str | Path) -> None:
