@@ -81,6 +81,13 @@ def test_instances_without_a_solution_do_not_fail_the_command(
         (["{set}", *SOLVE, "--hard-limit", "0"], "the hard limit must be above 0 seconds"),
         (["missing.npz", *SOLVE], "missing.npz"),
         ([], "which instances"),
+        # options of solving beside work that solves nothing
+        (["--merge", "a.parquet", "--seconds", "5"], "--merge solves nothing; leave --seconds out"),
+        (["--merge", "a.parquet", "--workers", "2", "--seed", "0"], "--merge solves nothing; leave --workers --seed"),
+        (["{set}", "--best-of", "a.parquet", "--solver", "pyvrp"], "--best-of solves nothing; leave --solver out"),
+        (["{set}", "--best-of", "a.parquet", "--first", "1"], "--best-of solves nothing; leave --first out"),
+        (["--best-of", "a.parquet", "--merge", "b.parquet"], "give either --merge or --best-of"),
+        (["{set}", "--merge", "a.parquet"], "--merge takes no set of instances"),
         (["--merge", "missing.parquet"], "missing.parquet does not exist"),
         (["{set}", *SOLVE, "--warm-start", "missing.parquet"], "missing.parquet does not exist"),
     ],

@@ -5,6 +5,11 @@ from pathlib import Path
 
 from polarvrp.errors import ConfigError
 
+SOLVING = (
+    *("solver", "seconds", "first", "start", "count", "workers", "seed", "iterations", "hard_limit", "warm_start"),
+)
+"""Options that only solving heeds."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
@@ -14,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", type=int, metavar="K", help="solve the first K instances of the file only")
     parser.add_argument("--start", type=int, metavar="S", help="first instance of a stretch, counted from 0")
     parser.add_argument("--count", type=int, metavar="C", help="most instances of the stretch")
-    parser.add_argument("--workers", type=int, default=1, help="instances solved at a time (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the solver (default: 0)")
+    parser.add_argument("--workers", type=int, help="instances solved at a time (default: 1)")
+    parser.add_argument("--seed", type=int, help="seed of the solver (default: 0)")
     parser.add_argument("--iterations", type=int, help="stop earlier, after so many iterations")
     parser.add_argument("--hard-limit", type=float, metavar="SECONDS", help="give a stuck instance up after that long")
     parser.add_argument("--warm-start", type=Path, metavar="FILE", help="solutions that PyVRP starts from")
@@ -30,6 +35,7 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.references.best_known import write_best_known
     from polarvrp.references.solutions import merge_solutions, read_solutions
 
+    _require_no_solving(options)
     if options.merge:
         merge_solutions(options.merge, options.output)
     elif options.instances is None:
@@ -44,6 +50,18 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
+def _require_no_solving(options: argparse.Namespace) -> None:
+    """Refuse options of solving beside ``--merge`` and ``--best-of``, which would not heed them."""
+    if options.merge and options.best_of:
+        raise ConfigError("give either --merge or --best-of")
+    if options.merge and options.instances is not None:
+        raise ConfigError(f"--merge takes no set of instances, got {options.instances}; leave it out")
+    given = [f"--{name.replace('_', '-')}" for name in SOLVING if getattr(options, name) is not None]
+    if given and (options.merge or options.best_of):
+        work = "--merge" if options.merge else "--best-of"
+        raise ConfigError(f"{work} solves nothing; leave {' '.join(given)} out")
+
+
 def _solve(options: argparse.Namespace) -> None:
     from polarvrp.problem.datasets import read_instances
     from polarvrp.references.best_known import read_warm_starts
@@ -52,12 +70,13 @@ def _solve(options: argparse.Namespace) -> None:
 
     if options.solver is None or options.seconds is None:
         raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
-    settings = SolverSettings(options.solver, options.seconds, options.seed, options.iterations)
+    settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
     instances = read_instances(options.instances)
     warm_starts = read_warm_starts(options.warm_start, instances) if options.warm_start else None
     start, stop = _stretch(options, len(instances))
     stretch = instances[start:stop]
-    solve_chunk(stretch, settings, options.output, start, options.workers, options.hard_limit, warm_starts)
+    workers = 1 if options.workers is None else options.workers
+    solve_chunk(stretch, settings, options.output, start, workers, options.hard_limit, warm_starts)
 
 
 def _stretch(options: argparse.Namespace, available: int) -> tuple[int, int]:
