@@ -22,6 +22,9 @@ COMMANDS = {
     "sync-wandb": "upload training histories to W&B",
 }
 
+EXIT_INTERRUPTED = 130
+"""What shells report for a program that Ctrl-C ended; a training saves its state instead and exits with 75."""
+
 
 def main(arguments: list[str]) -> int:
     """Run one command.
@@ -30,7 +33,7 @@ def main(arguments: list[str]) -> int:
         arguments: The words after ``polarvrp``.
 
     Returns:
-        Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable.
+        Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable, 130 interrupted.
     """
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
     parser = argparse.ArgumentParser(prog="polarvrp", description="Neural solvers for 48 routing variants.")
@@ -49,6 +52,9 @@ def main(arguments: list[str]) -> int:
     except PolarvrpError as error:
         print(f"polarvrp {options.command}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"polarvrp {options.command}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
 
 
 def run() -> None:

@@ -1,0 +1,47 @@
+"""The entry point: an interrupt ends a command quietly."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from polarvrp.cli import describe
+from polarvrp.cli.main import main
+
+
+def test_an_interrupt_ends_a_command_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(describe, "execute", interrupted)
+    assert main(["describe", "polarnet", "ple"]) == 130
+    assert capsys.readouterr().err == "polarvrp describe: interrupted\n"
+
+
+def test_ctrl_c_while_solving_leaves_no_traceback_and_keeps_what_is_solved(tmp_path: Path) -> None:
+    words = ["--variant", "CVRP", "--num-customers", "10", "--instances", "2", "--seed", "1"]
+    assert main(["generate", *words, "--output", str(tmp_path / "set.npz")]) == 0
+    output = tmp_path / "out.parquet"
+    command = [sys.executable, "-m", "polarvrp", "reference", str(tmp_path / "set.npz"), "--solver", "pyvrp"]
+    process = subprocess.Popen(
+        [*command, "--seconds", "600", "--output", str(output)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not output.with_name("out.parquet.partial").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error == "polarvrp reference: interrupted\n"
