@@ -16,7 +16,15 @@ import pytest
 from polarvrp import tracking
 from polarvrp.cli.main import main
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.tracking import NullTracker, OfflineTracker, OnlineTracker, open_tracker, read_training, replay
+from polarvrp.tracking import (
+    GuardedTracker,
+    NullTracker,
+    OfflineTracker,
+    OnlineTracker,
+    open_tracker,
+    read_training,
+    replay,
+)
 
 RUN = "polarnet-ple-polar-n10-s0"
 TRAINING = {"paradigm": "polar", "num_customers": 10, "epochs": 3}
@@ -62,7 +70,8 @@ def epochs(run: FakeRun) -> list[int]:
 
 
 def test_offline_is_the_default(tmp_path: Path) -> None:
-    assert isinstance(open_tracker(RUN, SPEC, tmp_path, tmp_path / "state"), OfflineTracker)
+    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    assert isinstance(tracker, GuardedTracker) and isinstance(tracker.inner, OfflineTracker)
 
 
 def test_disabled_tracks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +106,8 @@ def test_missing_key_degrades_to_offline_with_one_line(
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setattr(tracking, "has_key", lambda: False)
     with caplog.at_level("INFO"):
-        assert isinstance(open_tracker(RUN, SPEC, tmp_path, tmp_path / "state"), OfflineTracker)
+        tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    assert isinstance(tracker, GuardedTracker) and isinstance(tracker.inner, OfflineTracker)
     assert len(caplog.records) == 1 and "no W&B key, tracking offline" in caplog.text
 
 
@@ -277,3 +287,50 @@ def test_truncated_history_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="is no complete history"):
         read_training(path.parent)
+
+
+class BrokenRun(FakeRun):
+    """A connection that is gone."""
+
+    def log(self, values: dict[str, Any], step: int) -> None:
+        raise ConnectionError("gone\nand more")
+
+    def finish(self) -> None:
+        raise ConnectionError("gone")
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("broken", ["start", "run", "key", "ledger"])
+def test_a_failure_of_wandb_never_fails_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str, broken: str
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("no such project")
+
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setattr(tracking, "has_key", fail if broken == "key" else lambda: True)
+    monkeypatch.setattr(tracking, "_start", (lambda *_: BrokenRun()) if broken == "run" else fail)
+    if broken == "ledger":
+        ledger = tmp_path / "wandb" / "ledger" / mode / f"{RUN}.json"
+        ledger.parent.mkdir(parents=True)
+        ledger.write_text("{")
+    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    for row in ROWS:
+        tracker.log_epoch(row)
+    tracker.finish()
+    lines = [record.message for record in caplog.records if "W&B" in record.message]
+    assert len(lines) == 1
+    assert "\n" not in lines[0]
+    assert lines[0].startswith(f"{RUN}: W&B failed (") and "polarvrp sync-wandb" in lines[0]
+
+
+def test_an_interrupt_is_no_failure_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracking, "_start", interrupt)
+    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    for row in ROWS:
+        tracker.log_epoch(row)
+    with pytest.raises(KeyboardInterrupt):
+        tracker.finish()

@@ -13,7 +13,8 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -51,6 +52,44 @@ class NullTracker:
 
     def finish(self) -> None:
         """Nothing."""
+
+
+class GuardedTracker:
+    """Passes epochs on until the tracker behind it fails; from then on it shows nothing. A training never fails by it.
+
+    Args:
+        run: Name of the run, for the log line.
+        open_inner: Opens the tracker to pass epochs on to.
+    """
+
+    def __init__(self, run: str, open_inner: Callable[[], Tracker]) -> None:
+        self._run = run
+        self.inner: Tracker = NullTracker()
+        with self._guard():
+            self.inner = open_inner()
+
+    def log_epoch(self, row: Row) -> None:
+        """Show one epoch."""
+        with self._guard():
+            self.inner.log_epoch(row)
+
+    def finish(self) -> None:
+        """Close the run."""
+        with self._guard():
+            self.inner.finish()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever a foreign service raises
+            self.inner = NullTracker()
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            logger.warning(
+                "%s: W&B failed (%s); the training goes on untracked, polarvrp sync-wandb uploads its history later",
+                self._run,
+                reason,
+            )
 
 
 class OfflineTracker:
@@ -127,7 +166,8 @@ def open_tracker(run: str, spec: Mapping[str, Any], directory: Path, state: Path
         state: Folder of the training's state.
 
     Returns:
-        A null tracker where W&B is off or not installed; an offline one where there is no key to go online with.
+        A null tracker where W&B is off or not installed; else one that no failure of W&B gets out of, offline where
+        there is no key to go online with.
 
     Raises:
         ConfigError: If ``WANDB_MODE`` is none of the three.
@@ -140,10 +180,15 @@ def open_tracker(run: str, spec: Mapping[str, Any], directory: Path, state: Path
     if importlib.util.find_spec("wandb") is None:
         logger.info("%s: wandb is not installed, the training is not tracked", run)
         return NullTracker()
-    if mode == "online" and not has_key():
-        logger.info("%s: no W&B key, tracking offline; polarvrp sync-wandb uploads the history later", run)
-        mode = "offline"
-    return OnlineTracker(run, spec, directory, state) if mode == "online" else OfflineTracker(run, spec, directory)
+
+    def open_inner() -> Tracker:
+        if mode == "online" and has_key():
+            return OnlineTracker(run, spec, directory, state)
+        if mode == "online":
+            logger.info("%s: no W&B key, tracking offline; polarvrp sync-wandb uploads the history later", run)
+        return OfflineTracker(run, spec, directory)
+
+    return GuardedTracker(run, open_inner)
 
 
 def has_key() -> bool:
@@ -213,8 +258,13 @@ class _Ledger:
     def __init__(self, directory: Path, run: str, mode: Mode) -> None:
         self._run = run
         self._path = directory / "wandb" / "ledger" / mode / f"{run}.json"
-        text = self._path.read_text(encoding="utf-8") if self._path.exists() else "{}"
-        self._entries: dict[str, str] = json.loads(text)
+        text = self._path.read_bytes() if self._path.exists() else b"{}"
+        try:
+            self._entries: dict[str, str] = dict(json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"{self._path} is no ledger; delete it, histories of {run} may be uploaded twice"
+            ) from error
 
     def new_id(self) -> str:
         count = len(self._entries)
