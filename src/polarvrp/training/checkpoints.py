@@ -17,6 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from polarvrp.errors import DataError
+
 logger = logging.getLogger(__name__)
 
 KEPT = 2
@@ -60,23 +62,41 @@ class CheckpointStore:
         """Write a checkpoint, then remove those older than the newest two.
 
         Without an optimiser it is the last one of a finished training: it needs no moments and stays alone.
+
+        Raises:
+            DataError: If it cannot be written; the one before it stays.
         """
+        self._remove_leftovers()
         final = self._folder / f"checkpoint-{position.stage:02d}-{position.epoch:05d}-{position.step:08d}"
+        try:
+            self._write(final, position, _tensors(model, optimizer))
+        except (OSError, SafetensorError) as error:
+            self._remove_leftovers()
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{final} cannot be written ({reason}); free space, the same command goes on") from error
+        for old in self._existing()[: -KEPT if optimizer is not None else -1]:
+            shutil.rmtree(old)
+
+    def _write(self, final: Path, position: Position, tensors: dict[str, Tensor]) -> None:
+        """Write a checkpoint aside and rename it."""
         temporary = self._folder / f".partial-{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
-        save_file(_tensors(model, optimizer), temporary / "state.safetensors")
+        save_file(tensors, temporary / "state.safetensors")
         (temporary / "state.json").write_text(json.dumps(asdict(position)), encoding="utf-8")
         for name in ("state.safetensors", "state.json"):
             with (temporary / name).open("rb") as handle:
                 os.fsync(handle.fileno())
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
-        for old in self._existing()[: -KEPT if optimizer is not None else -1]:
-            shutil.rmtree(old)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what killed processes left half written; the run's lock keeps others away."""
+        for partial in self._folder.glob(".partial-*"):
+            shutil.rmtree(partial, ignore_errors=True)
 
     def load(self) -> tuple[Position, dict[str, Tensor]]:
         """The newest readable checkpoint, for ``restore``; without one, the beginning and no tensors."""
+        self._remove_leftovers()
         for folder in reversed(self._existing()):
             try:
                 position = Position(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
@@ -99,8 +119,9 @@ def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim
         for key in ("step", "exp_avg", "exp_avg_sq"):
             value = tensors.get(f"optimizer.{key}.{name}")
             if value is not None:
-                # The step counter of AdamW stays in main memory; its moments live with the parameter.
-                optimizer.state[parameter][key] = value if key == "step" else value.to(parameter.device)
+                # The step counter lives in main memory unless the optimiser is to be captured in a graph.
+                in_memory = key == "step" and not optimizer.defaults.get("capturable")
+                optimizer.state[parameter][key] = value if in_memory else value.to(parameter.device)
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:

@@ -2,23 +2,41 @@
 
 import fcntl
 import logging
+import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import torch
 
+from polarvrp.errors import ConfigError, DataError
+
 logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a trainer that waits for a GPU looks whether one is free."""
 
 
 @contextmanager
-def file_lock(path: Path, meaning: str) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``, waiting with one log line while another process holds it."""
+def file_lock(path: Path, meaning: str, wait: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``.
+
+    Args:
+        path: Made if missing, with its folder.
+        meaning: What the lock stands for, for messages.
+        wait: Whether to wait, with one log line, while another process holds it.
+
+    Raises:
+        DataError: If another process holds it and there is no waiting.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         if not _try_lock(handle):
+            if not wait:
+                raise DataError(f"another process holds {meaning} ({path}); stop it first")
             logger.info("waiting for another process that holds %s (%s)", meaning, path)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -26,19 +44,53 @@ def file_lock(path: Path, meaning: str) -> Iterator[None]:
 
 @contextmanager
 def leased_device() -> Iterator[torch.device]:
-    """A GPU that no other trainer uses, waiting for one if need be; the CPU where there is no GPU."""
+    """A GPU that no other trainer uses, the first to be free; the CPU where there is no GPU.
+
+    A card is locked by its own identity, whatever number it has in ``CUDA_VISIBLE_DEVICES``. A process of ``torchrun``
+    takes the card of its ``LOCAL_RANK`` and no other.
+
+    Raises:
+        ConfigError: If ``LOCAL_RANK`` names no card.
+    """
     if not torch.cuda.is_available():
         yield torch.device("cpu")
         return
-    count = torch.cuda.device_count()
-    paths = [Path(tempfile.gettempdir()) / f"polarvrp-cuda-{index}.lock" for index in range(count)]
-    for index, path in enumerate(paths):
-        with path.open("w") as handle:
-            if _try_lock(handle):
-                yield torch.device("cuda", index)
-                return
-    with file_lock(paths[0], "GPU 0"):
-        yield torch.device("cuda", 0)
+    waiting = False
+    while True:
+        for index in _candidates(torch.cuda.device_count()):
+            with _lock_of(index).open() as handle:
+                if _try_lock(handle):
+                    yield torch.device("cuda", index)
+                    return
+        if not waiting:
+            waiting = True
+            _log_waiting(_candidates(torch.cuda.device_count()))
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _candidates(count: int) -> Sequence[int]:
+    """Numbers of the cards that this process may take."""
+    rank = os.environ.get("LOCAL_RANK")
+    if rank is None:
+        return range(count)
+    if not rank.isdecimal() or int(rank) >= count:
+        raise ConfigError(f"LOCAL_RANK is {rank}, but this machine shows {count} GPUs; start as many processes as GPUs")
+    return (int(rank),)
+
+
+def _log_waiting(indices: Sequence[int]) -> None:
+    if "LOCAL_RANK" in os.environ:
+        logger.info("waiting for GPU %d: another training holds it", indices[0])
+    else:
+        logger.info("waiting for a GPU: other trainings hold all %d", len(indices))
+
+
+def _lock_of(index: int) -> Path:
+    """Lock file of a card; one that another user made is only read, which is enough to lock it."""
+    path = Path(tempfile.gettempdir()) / f"polarvrp-gpu-{torch.cuda.get_device_properties(index).uuid}.lock"
+    if not path.exists():
+        path.touch()
+    return path
 
 
 def _try_lock(handle: IO[str]) -> bool:

@@ -1,0 +1,44 @@
+"""Checkpoints on disk: leftovers of killed processes go, a full disk is one line and keeps what there was."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from polarvrp.errors import DataError
+from polarvrp.training.checkpoints import CheckpointStore, Position
+
+
+def leave_partial(folder: Path, number: int) -> Path:
+    partial = folder / f".partial-{number}"
+    partial.mkdir(parents=True)
+    (partial / "state.safetensors").write_bytes(b"half")
+    return partial
+
+
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    store, model = CheckpointStore(tmp_path), torch.nn.Linear(2, 2)
+    partial = leave_partial(tmp_path, 4242)
+    store.load()
+    assert not partial.exists()
+    partial = leave_partial(tmp_path, 4243)
+    store.save(Position(), model, torch.optim.AdamW(model.parameters()))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00-00001-00000000"]
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, model = CheckpointStore(tmp_path), torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    store.save(Position(step=1), model, optimizer)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=r"checkpoint-00-00001-00000002 cannot be written \(No space left on device\)"):
+        store.save(Position(step=2), model, optimizer)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00-00001-00000001"]
+    position, tensors = store.load()
+    assert position.step == 1 and torch.equal(tensors["model.weight"], model.weight)
