@@ -144,6 +144,8 @@ class TrainingRecipe(Section):
         temperature: alpha of the preference loss; ``po`` and ``polar`` only.
         refined_tours: Tours of an instance that local search refines, k; ``polar`` only.
         refinement_start_epoch: Epochs strictly greater than it are refined; ``polar`` only.
+        refiner: Local search: ``pyvrp`` on CPU cores beside the device, or ``gpu``, batched on the device itself;
+            ``polar`` only.
         precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 where the device computes it natively.
         validation_instances: First instances of each validation set that are solved after an epoch.
     """
@@ -158,6 +160,7 @@ class TrainingRecipe(Section):
     temperature: float = 0.05
     refined_tours: int = 1
     refinement_start_epoch: int = 250
+    refiner: Literal["pyvrp", "gpu"] = "pyvrp"
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
     validation_instances: int = 128
 

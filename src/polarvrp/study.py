@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from polarvrp.config import PARADIGMS, ModelConfig, TrainConfig, named_backbones
+from polarvrp.config import PARADIGMS, ModelConfig, TrainConfig, TrainingRecipe, named_backbones
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.recipes import recipe_of
@@ -28,7 +28,7 @@ from polarvrp.study_config import SCALES, SizeConfig, StudyConfig
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
 DATASET_CODE_VERSION = 1
 REFERENCE_CODE_VERSION = 1
-TRAIN_CODE_VERSION = 1
+TRAIN_CODE_VERSION = 2
 EVALUATION_CODE_VERSION = 1
 TABLE_CODE_VERSION = 1
 
@@ -228,6 +228,8 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
     for key in ("refined_tours", "refinement_start_epoch", "temperature")[:unread]:
         del training[key]
+    if run.paradigm != "polar" or training["refiner"] == TrainingRecipe().refiner:
+        del training["refiner"]
     model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
     if run.encoder == "ple":
         model["task_experts"] = values["task_experts"]

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from polarvrp.config import ModelConfig
 from polarvrp.decoding import scoring
-from polarvrp.decoding.rollout import multi_start, pad_actions, replay, rollout, with_greedy_row
-from polarvrp.decoding.scoring import score, score_gradient
-from polarvrp.decoding.steps import StepRecorder
+from polarvrp.decoding.parallel import ParallelEngine
+from polarvrp.decoding.reference import ReferenceEngine
+from polarvrp.decoding.rollout import multi_start, pad_actions, with_greedy_row
+from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
@@ -31,19 +32,8 @@ def instances_of(name: str, num_customers: int, count: int) -> Instances[Tensor]
     return to_tensors(instances_from_arrays(arrays), dtype=torch.float64)
 
 
-def stepwise_log_likelihood(policy: Policy, environment: Environment, actions: Tensor, num_forced: int) -> Tensor:
-    """Log-likelihoods with their graph: encode, then one decoder call an action, as the definition says."""
-    instances = environment.instances
-    cache = policy.cache(policy.encode(instances).embeddings, instances)
-    state = environment.reset(actions.shape[1])
-    total = torch.zeros(actions.shape[:2], dtype=torch.float64)
-    for index in range(actions.shape[2]):
-        log_probs, _ = policy.log_probs(cache, state.current, environment.features(state), state.mask)
-        chosen = log_probs.gather(-1, actions[:, :, index, None]).squeeze(-1)
-        counts = ~environment.all_served(state) & (index >= num_forced)
-        total = total + torch.where(counts, chosen, torch.zeros_like(chosen))
-        state = environment.step(state, actions[:, :, index])
-    return total
+def sampler(seed: int) -> Sampler:
+    return Sampler(torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -52,32 +42,32 @@ def test_likelihoods_and_gradients_equal_those_of_a_stepwise_loop(name: str, mon
     policy = policy_in_double()
     instances = instances_of(name, 6, 2)
     environment = Environment(instances)
-    encoding = policy.encode(instances)
     starts = multi_start(environment)
-    recorder = StepRecorder(environment)
-    with torch.no_grad():
-        cache = policy.cache(encoding.embeddings, instances)
-    generator = torch.Generator().manual_seed(2)
-    tours = rollout(policy, cache, environment, starts, generator=generator, recorder=recorder)
-    steps = recorder.pack()
-    servable = tours.cost.isfinite()  # starts that break a window or limit are dropped
-
-    expected = stepwise_log_likelihood(policy, environment, tours.actions, starts.shape[1])
-    torch.testing.assert_close(tours.log_likelihood[servable], expected[servable].detach(), rtol=0, atol=1e-10)
-    scored = score(policy, encoding.embeddings.detach(), instances, steps)
-    torch.testing.assert_close(scored[servable], expected[servable].detach(), rtol=0, atol=1e-10)
-
-    coefficients = torch.randn(tours.cost.shape, generator=generator, dtype=torch.float64) * servable
-    policy.zero_grad()
-    torch.where(servable, expected, 0.0).mul(coefficients).sum().backward()
-    wanted = {key: parameter.grad.clone() for key, parameter in policy.named_parameters() if parameter.grad is not None}
-    policy.zero_grad()
-    leaf = encoding.embeddings.detach().requires_grad_()
-    score_gradient(policy, leaf, instances, steps, coefficients)
-    encoding.embeddings.backward(leaf.grad)
-    for key, parameter in policy.named_parameters():
-        if key in wanted:
-            torch.testing.assert_close(parameter.grad, wanted[key], rtol=1e-7, atol=1e-9)
+    engines = (ReferenceEngine(), ParallelEngine(), ParallelEngine(graphed=True))
+    gradients, coefficients = [], None
+    source = sampler(2)
+    for engine in engines:
+        policy.zero_grad()
+        encoding = policy.encode(instances)
+        leaf = encoding.embeddings.detach().requires_grad_()
+        for _ in range(2):  # a graph is captured when a shape occurs again
+            source.generator.manual_seed(2)
+            tours = engine.rollout(policy, leaf.detach(), environment, starts, source, record=True)
+        servable = tours.cost.isfinite()  # starts that break a window or limit are dropped
+        scored = engine.score(policy, leaf.detach(), instances, tours.decisions)
+        torch.testing.assert_close(scored[servable], tours.log_likelihood[servable], rtol=0, atol=1e-10)
+        if coefficients is None:
+            coefficients = torch.randn(tours.cost.shape, dtype=torch.float64) * servable
+            expected = tours
+        torch.testing.assert_close(tours.cost, expected.cost, rtol=0, atol=0)
+        torch.testing.assert_close(tours.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-10)
+        engine.score_gradient(policy, leaf, instances, tours.decisions, coefficients)
+        encoding.embeddings.backward(leaf.grad)
+        gradients.append({key: value.grad for key, value in policy.named_parameters() if value.grad is not None})
+    for found in gradients[1:]:
+        assert found.keys() == gradients[0].keys()
+        for key, wanted in gradients[0].items():
+            torch.testing.assert_close(found[key], wanted, rtol=1e-7, atol=1e-9)
 
 
 def test_a_replayed_rollout_has_its_cost_and_likelihood() -> None:
@@ -85,28 +75,24 @@ def test_a_replayed_rollout_has_its_cost_and_likelihood() -> None:
     instances = instances_of("OVRPBLTW", 8, 3)
     environment = Environment(instances)
     embeddings = policy.encode(instances).embeddings.detach()
-    tours = rollout(
-        policy,
-        policy.cache(embeddings, instances),
-        environment,
-        with_greedy_row(multi_start(environment)),
-        generator=torch.Generator().manual_seed(4),
-        greedy_last=True,
-    )
-    again = replay(environment, tours.actions, num_free=1)
-    assert again.legal.all()
-    torch.testing.assert_close(again.cost, tours.cost)
-    torch.testing.assert_close(score(policy, embeddings, instances, again.steps), tours.log_likelihood)
+    starts = with_greedy_row(multi_start(environment))
+    for engine in (ParallelEngine(), ReferenceEngine()):
+        tours = engine.rollout(policy, embeddings, environment, starts, sampler(4), greedy_last=True)
+        again = engine.replay(environment, tours.actions, num_free=1)
+        assert again.legal.all()
+        torch.testing.assert_close(again.cost, tours.cost)
+        likelihood = engine.score(policy, embeddings, instances, again.decisions)
+        torch.testing.assert_close(likelihood, tours.log_likelihood)
 
 
 def test_the_greedy_row_equals_greedy_decoding_and_chooses_its_first_customer() -> None:
     policy = policy_in_double()
     instances = instances_of("VRPL", 8, 4)
     environment = Environment(instances)
-    cache = policy.cache(policy.encode(instances).embeddings.detach(), instances)
+    embeddings = policy.encode(instances).embeddings.detach()
     starts = with_greedy_row(multi_start(environment))
-    mixed = rollout(policy, cache, environment, starts, generator=torch.Generator().manual_seed(0), greedy_last=True)
-    greedy = rollout(policy, cache, environment, starts[-1:])
+    mixed = ParallelEngine().rollout(policy, embeddings, environment, starts, sampler(0), greedy_last=True)
+    greedy = ParallelEngine().rollout(policy, embeddings, environment, starts[-1:])
     length = min(mixed.actions.shape[2], greedy.actions.shape[2])
     assert torch.equal(mixed.actions[:, -1, :length], greedy.actions[:, 0, :length])
     torch.testing.assert_close(mixed.cost[:, -1], greedy.cost[:, 0])
@@ -116,16 +102,17 @@ def test_replaying_an_illegal_tour_says_so() -> None:
     instances = instances_of("CVRP", 20, 1)
     environment = Environment(instances)
     one_route = pad_actions([[list(range(1, 21))]], torch.device("cpu"))
-    assert not replay(environment, one_route).legal.any()
+    assert not ParallelEngine().replay(environment, one_route).legal.any()
 
 
 def test_samples_follow_the_probabilities() -> None:
     policy = policy_in_double()
     instances = instances_of("CVRP", 4, 1)
     environment = Environment(instances)
-    cache = policy.cache(policy.encode(instances).embeddings.detach(), instances)
+    embeddings = policy.encode(instances).embeddings.detach()
+    cache = policy.cache(embeddings, instances)
     starts = torch.zeros(20_000, 1, dtype=torch.int64)
-    tours = rollout(policy, cache, environment, starts, generator=torch.Generator().manual_seed(9))
+    tours = ParallelEngine().rollout(policy, embeddings, environment, starts, sampler(9))
     state = environment.step(environment.reset(1), torch.zeros(1, 1, dtype=torch.int64))
     log_probs, _ = policy.log_probs(cache, state.current, environment.features(state), state.mask)
     probabilities = log_probs.exp()[0, 0]
@@ -142,10 +129,9 @@ def test_sampled_and_greedy_tours_pass_the_exact_checker(name: str) -> None:
     instances = to_tensors(arrays)
     policy = build_policy(SMALL, 1)
     environment = Environment(instances)
-    with torch.no_grad():
-        cache = policy.cache(policy.encode(instances).embeddings, instances)
-    for generator in (None, torch.Generator().manual_seed(1)):
-        tours = rollout(policy, cache, environment, multi_start(environment), generator=generator)
+    embeddings = policy.encode(instances).embeddings.detach()
+    for source in (None, sampler(1)):
+        tours = ParallelEngine().rollout(policy, embeddings, environment, multi_start(environment), source)
         assert tours.cost.isfinite().any(1).all()
         for index in range(len(arrays)):
             for actions, cost in zip(tours.actions[index].tolist(), tours.cost[index].tolist(), strict=True):
@@ -161,13 +147,12 @@ def test_illegal_starts_of_several_depots_cost_infinity() -> None:
     instances = to_tensors(instances_from_arrays(generate_arrays(parse_variant("MDVRPLTW"), 50, 50, seed=1234)))
     environment = Environment(instances)
     policy = build_policy(SMALL, 1)
-    with torch.no_grad():
-        cache = policy.cache(policy.encode(instances).embeddings, instances)
-    tours = rollout(policy, cache, environment, multi_start(environment))
+    engine, embeddings = ParallelEngine(), policy.encode(instances).embeddings.detach()
+    tours = engine.rollout(policy, embeddings, environment, multi_start(environment))
     dropped = tours.cost.isinf().float()
     assert not dropped[:, :50].any()  # every customer can be served from depot 0
     assert 0.02 < dropped.mean() < 0.04  # 2.9 to 3.0 % over the whole test set
-    legal = replay(environment, tours.actions).legal
+    legal = engine.replay(environment, tours.actions).legal
     assert torch.equal(legal, tours.cost.isfinite())
 
 
@@ -178,10 +163,42 @@ def test_mixed_batches_share_one_pass() -> None:
     instances = to_tensors(to_arrays(instances), dtype=torch.float64)
     environment = Environment(instances)
     embeddings = policy.encode(instances).embeddings.detach()
-    together = rollout(policy, policy.cache(embeddings, instances), environment, multi_start(environment))
+    engine = ParallelEngine()
+    together = engine.rollout(policy, embeddings, environment, multi_start(environment))
     for index in range(len(instances)):
         one = instances[index : index + 1]
         alone = Environment(one)
-        cache = policy.cache(policy.encode(one).embeddings.detach(), one)
-        tours = rollout(policy, cache, alone, multi_start(alone))
+        tours = engine.rollout(policy, policy.encode(one).embeddings.detach(), alone, multi_start(alone))
         torch.testing.assert_close(tours.cost[0], together.cost[index])
+
+
+def test_parts_of_a_batch_draw_what_the_whole_draws() -> None:
+    policy = policy_in_double()
+    instances = to_tensors(
+        to_arrays(generate_batch(8, 5, torch.Generator().manual_seed(8), "cpu")), dtype=torch.float64
+    )
+    whole = Environment(instances)
+    starts, engine = multi_start(whole), ParallelEngine()
+    embeddings = policy.encode(instances).embeddings.detach()
+    together = engine.rollout(policy, embeddings, whole, starts, sampler(3))
+    for first, last in ((0, 2), (2, 5)):
+        part = Environment(instances[first:last])
+        source = Sampler(torch.Generator().manual_seed(3), first, 5)
+        tours = engine.rollout(policy, embeddings[first:last], part, starts, source)
+        length = min(tours.actions.shape[2], together.actions.shape[2])
+        assert torch.equal(tours.actions[..., :length], together.actions[first:last, :, :length])
+
+
+def test_a_graphed_rollout_takes_new_instances_and_new_parameters() -> None:
+    policy, engine = policy_in_double(), ParallelEngine(graphed=True)
+    for seed in range(4):
+        instances = generate_batch(8, 3, torch.Generator().manual_seed(seed), "cpu")
+        instances = to_tensors(to_arrays(instances), dtype=torch.float64)
+        environment = Environment(instances)
+        embeddings, starts = policy.encode(instances).embeddings.detach(), multi_start(environment)
+        wanted = ParallelEngine().rollout(policy, embeddings, environment, starts)
+        found = engine.rollout(policy, embeddings, environment, starts)
+        assert torch.equal(found.cost, wanted.cost)
+        torch.testing.assert_close(found.log_likelihood, wanted.log_likelihood)
+        with torch.no_grad():
+            policy.decoder.query.weight.mul_(1.1)

@@ -8,9 +8,11 @@ import torch
 
 from model_samples import mixed
 from polarvrp.config import BACKBONES, ModelConfig
-from polarvrp.decoding.rollout import Replay, multi_start, pad_actions, replay, rollout
+from polarvrp.decoding.parallel import ParallelEngine
+from polarvrp.decoding.rollout import Replay, multi_start, pad_actions
+from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.scoring import score, score_gradient
-from polarvrp.decoding.steps import ScoredSteps, StepRecorder
+from polarvrp.decoding.steps import ScoredSteps
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
@@ -38,17 +40,17 @@ def fixed_tours(policy: Policy) -> tuple[Instances[torch.Tensor], torch.Tensor, 
     instances = generate_batch(SIZE, BATCH, torch.Generator().manual_seed(0), "cpu")
     environment = Environment(instances)
     with torch.no_grad():
-        cache = policy.cache(policy.encode(instances).embeddings, instances)
-    recorder = StepRecorder(environment)
-    generator = torch.Generator().manual_seed(1)
-    tours = rollout(policy, cache, environment, multi_start(environment), generator=generator, recorder=recorder)
+        embeddings = policy.encode(instances).embeddings
+    sampler = Sampler(torch.Generator().manual_seed(1))
+    engine, starts = ParallelEngine(), multi_start(environment)
+    tours = engine.rollout(policy, embeddings, environment, starts, sampler, record=True)
     best = tours.cost.argmin(1)
     flat = [tours.actions[index, row].tolist() for index, row in enumerate(best.tolist())]
     with Refiner(0) as refiner:
         refined = refiner.refine(to_arrays(instances), [flat_actions(tour, 1) for tour in flat], list(range(BATCH)))
-    replayed = replay(environment, pad_actions([[tour.actions] for tour in refined], torch.device("cpu")))
+    replayed = engine.replay(environment, pad_actions([[tour.actions] for tour in refined], torch.device("cpu")))
     assert replayed.legal.all()
-    return instances, tours.cost, recorder.pack(), replayed, best[:, None]
+    return instances, tours.cost, tours.decisions, replayed, best[:, None]
 
 
 @pytest.mark.parametrize("paradigm", ["rl", "po", "polar"])
@@ -67,11 +69,11 @@ def test_fifty_steps_on_fixed_tours_lower_the_loss(backbone: str, encoder: str, 
         leaf = encoding.embeddings.detach().requires_grad_()
         likelihood = score(policy, leaf.detach(), instances, steps)
         if paradigm == "polar":
-            likelihood = likelihood.scatter(1, row, score(policy, leaf.detach(), instances, replayed.steps))
+            likelihood = likelihood.scatter(1, row, score(policy, leaf.detach(), instances, replayed.decisions))
         loss, coefficients = loss_and_coefficients(objective, cost, likelihood)
         losses.append(float(loss))
         if paradigm == "polar":
-            score_gradient(policy, leaf, instances, replayed.steps, coefficients.gather(1, row))
+            score_gradient(policy, leaf, instances, replayed.decisions, coefficients.gather(1, row))
             coefficients = coefficients.scatter(1, row, 0.0)
         score_gradient(policy, leaf, instances, steps, coefficients)
         encoding.embeddings.backward(leaf.grad)
@@ -89,11 +91,10 @@ def test_all_variants_decode_feasibly_and_score_what_they_sampled(backbone: str,
         environment = Environment(batch)
         with torch.no_grad():
             embeddings = policy.encode(batch).embeddings
-            cache = policy.cache(embeddings, batch)
-        recorder = StepRecorder(environment)
-        generator = torch.Generator().manual_seed(3)
-        tours = rollout(policy, cache, environment, multi_start(environment), generator=generator, recorder=recorder)
-        scored = score(policy, embeddings, batch, recorder.pack())
+        sampler = Sampler(torch.Generator().manual_seed(3))
+        engine, starts = ParallelEngine(), multi_start(environment)
+        tours = engine.rollout(policy, embeddings, environment, starts, sampler, record=True)
+        scored = engine.score(policy, embeddings, batch, tours.decisions)
         finite = tours.cost.isfinite()
         assert finite.any(1).all()
         torch.testing.assert_close(scored[finite], tours.log_likelihood[finite], rtol=1e-4, atol=1e-3)

@@ -3,12 +3,18 @@
 import pytest
 import torch
 
+from polarvrp.training.group import SINGLE
 from polarvrp.training.rewards import RewardNormalizer
+
+
+def normalizer_of(means: list[float]) -> RewardNormalizer:
+    return RewardNormalizer(means, torch.device("cpu"), SINGLE.add_up)
 
 
 def test_running_means_follow_their_definition() -> None:
     generator = torch.Generator().manual_seed(0)
-    normalizer = RewardNormalizer([])
+    normalizer = normalizer_of([])
+    assert normalizer.means == []
     means: dict[tuple[bool, ...], float] | None = None
     for _ in range(4):
         cost = torch.rand(6, 5, generator=generator, dtype=torch.float64) + 1
@@ -26,7 +32,7 @@ def test_running_means_follow_their_definition() -> None:
         normalized = normalizer(cost, flags)
         for i, group in enumerate(groups):
             assert normalized[i].tolist() == pytest.approx((cost[i] / means[group]).tolist())
-    again = RewardNormalizer(normalizer.means)
+    again = normalizer_of(normalizer.means)
     assert torch.equal(again(cost, flags), normalizer(cost, flags))
 
 
@@ -34,4 +40,4 @@ def test_backhauls_share_the_group_of_their_variant() -> None:
     flags = torch.zeros(2, 6, dtype=torch.bool)
     flags[1, 3] = True
     cost = torch.tensor([[1.0, 1.0], [3.0, 3.0]])
-    assert RewardNormalizer([])(cost, flags).tolist() == [[0.5, 0.5], [1.5, 1.5]]
+    assert normalizer_of([])(cost, flags).tolist() == [[0.5, 0.5], [1.5, 1.5]]

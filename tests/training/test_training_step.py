@@ -1,18 +1,23 @@
 """One training step: learning signal, refinement in place of the refined tour, reproducible streams."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from polarvrp.config import ModelConfig, TrainConfig
-from polarvrp.decoding.rollout import multi_start, rollout, with_greedy_row
-from polarvrp.decoding.scoring import score, score_gradient
-from polarvrp.decoding.steps import StepRecorder
+from polarvrp.decoding.parallel import ParallelEngine
+from polarvrp.decoding.rollout import multi_start
+from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.training import step as step_module
+from polarvrp.training.group import Group
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
-from polarvrp.training.refinement import RefinedTour, Refiner
+from polarvrp.training.part import Part, Recipe
+from polarvrp.training.refinement import Refiner
 from polarvrp.training.step import TrainingStep
 
 SMALL = ModelConfig(width=32, heads=4, layers=2, feedforward_width=64)
@@ -43,49 +48,48 @@ def test_the_same_seed_gives_the_same_update_and_another_seed_another(paradigm: 
 
 @pytest.mark.parametrize("objective", [reinforce, lambda c, ll: preference(c, ll, 0.05)])
 def test_fifty_steps_on_one_batch_of_tours_lower_its_loss(objective) -> None:
-    policy = build_policy(SMALL, 0)
+    policy, engine = build_policy(SMALL, 0), ParallelEngine()
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
     instances = generate_batch(10, 8, torch.Generator().manual_seed(0), "cpu")
     environment = Environment(instances)
-    with torch.no_grad():
-        cache = policy.cache(policy.encode(instances).embeddings, instances)
-    recorder = StepRecorder(environment)
-    starts = multi_start(environment)
-    generator = torch.Generator().manual_seed(1)
-    tours = rollout(policy, cache, environment, starts, generator=generator, recorder=recorder)
-    steps = recorder.pack()
+    sampler = Sampler(torch.Generator().manual_seed(1))
+    embeddings = policy.encode(instances).embeddings.detach()
+    tours = engine.rollout(policy, embeddings, environment, multi_start(environment), sampler, record=True)
     losses = []
     for _ in range(50):
         encoding = policy.encode(instances)
         leaf = encoding.embeddings.detach().requires_grad_()
-        loss, coefficients = loss_and_coefficients(
-            objective, tours.cost, score(policy, leaf.detach(), instances, steps)
-        )
+        likelihood = engine.score(policy, leaf.detach(), instances, tours.decisions)
+        loss, coefficients = loss_and_coefficients(objective, tours.cost, likelihood)
         losses.append(float(loss))
-        score_gradient(policy, leaf, instances, steps, coefficients)
+        engine.score_gradient(policy, leaf, instances, tours.decisions, coefficients)
         encoding.embeddings.backward(leaf.grad)
         optimizer.step()
         optimizer.zero_grad()
     assert losses[-1] < losses[0] - 0.05 * abs(losses[0])
 
 
+def part_of(policy: Policy, settings: TrainConfig) -> Part:
+    """A part of six instances whose tours are built and chosen."""
+    objective = partial(preference, temperature=0.05)
+    recipe = Recipe(policy, ParallelEngine(), settings, False, objective, None)
+    part = Part(recipe, Group().shares(6, 1)[0], torch.Generator(), torch.Generator())
+    part.seed((0, 2, 0))
+    part.take(generate_batch(10, 6, torch.Generator().manual_seed(3), "cpu"))
+    part.encode()
+    part.decode()
+    part.choose()
+    return part
+
+
 def test_refined_tours_take_the_place_of_the_best_and_only_if_shorter() -> None:
-    policy = build_policy(SMALL, 0)
+    part = part_of(build_policy(SMALL, 0), config("polar", refined_tours=2))
     with Refiner(0) as refiner:
-        trainer = step_of(policy, config("polar", refined_tours=2), refiner)
-        instances = generate_batch(10, 6, torch.Generator().manual_seed(3), "cpu")
-        environment = Environment(instances)
-        with torch.no_grad():
-            embeddings = policy.encode(instances).embeddings
-            tours = rollout(
-                policy,
-                policy.cache(embeddings, instances),
-                environment,
-                with_greedy_row(multi_start(environment)),
-                generator=torch.Generator().manual_seed(5),
-                greedy_last=True,
-            )
-        refinement = trainer._refine(refiner, environment, tours, (0, 2, 0))
+        part.submit(refiner, (0, 2, 0))
+        part.collect()
+    part.replay()
+    tours, refinement = part.tours, part.refinement
+    assert refinement is not None
     assert torch.equal(refinement.row, tours.cost.topk(2, dim=1, largest=False).indices)
     replaced = refinement.put(tours.cost, refinement.replayed.cost)
     assert (replaced <= tours.cost).all()
@@ -95,19 +99,39 @@ def test_refined_tours_take_the_place_of_the_best_and_only_if_shorter() -> None:
     assert refinement.replayed.legal[refinement.accepted].all()
 
 
-class Spoiler(Refiner):
-    """Returns a single route through all customers, which breaks the capacity."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def refine(self, instances, tours, seeds):  # type: ignore[no-untyped-def]
-        return [RefinedTour(list(range(1, 11)), 0.0, True) for _ in tours]
-
-
 def test_a_refined_tour_that_the_environment_refuses_is_discarded() -> None:
-    policy = build_policy(SMALL, 0)
-    trainer = step_of(policy, config("polar"), Spoiler())
-    sums = trainer.run(0, 2, 0, 4)
-    assert sums["refined_tours"] == 0
-    assert sums["refinement_improvement"] == 0
+    part = part_of(build_policy(SMALL, 0), config("polar"))
+    with Refiner(0) as refiner:
+        part.submit(refiner, (0, 2, 0))
+        part.collect()
+    one_route = torch.arange(1, 11)  # breaks the capacity
+    part.found.zero_()[..., :10] = one_route
+    part.replay()
+    part.compare()
+    assert part.sums[-2:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("paradigm", ["po", "polar"])
+def test_halves_of_a_batch_add_up_to_the_whole(paradigm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums and update do not depend on how a batch is split into parts."""
+
+    def outcome(parts: int) -> tuple[dict[str, float], torch.Tensor]:
+        monkeypatch.setattr(step_module, "PARTS_WHILE_REFINING", parts)
+        policy = build_policy(SMALL, 0)
+        with Refiner(0) as refiner:
+            sums = step_of(policy, config(paradigm), refiner).run(0, 2, 0, 5)
+        numbers = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+        return {key: value for key, value in sums.items() if not key.startswith("seconds")}, numbers
+
+    (whole, whole_numbers), (halves, halves_numbers) = outcome(1), outcome(2)
+    assert halves == pytest.approx(whole, rel=1e-5)
+    torch.testing.assert_close(halves_numbers, whole_numbers, rtol=0, atol=2e-6)
+
+
+def test_every_instance_belongs_to_one_part_of_one_process() -> None:
+    for total in (2, 5, 256, 391):
+        for size in (1, 2):
+            for parts in (1, 2, 3):
+                shares = [share for rank in range(size) for share in Group(rank, size).shares(total, parts)]
+                assert [place for share in shares for place in range(total)[share.slice]] == list(range(total))
+                assert all(share.size > 0 and share.total == total for share in shares)

@@ -35,6 +35,7 @@ def execute(options: argparse.Namespace) -> int:
 
     sets = [read_instances(path, first=options.first) for path in options.instances]
 
+    from polarvrp.decoding.engine import make_engine
     from polarvrp.decoding.greedy import Decoding
     from polarvrp.evaluation.evaluate import evaluate_set, warm_up
     from polarvrp.evaluation.models import load_trained
@@ -42,14 +43,15 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.references.solutions import write_solutions
 
     trained = load_trained(options.model, options.run, options.fingerprint)
-    decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls)
+    decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls, engine=options.engine)
     effort = {"augmentations": options.augmentations, "mixed_backhauls": options.mixed_backhauls}
-    warm_up(trained.policy, sets[0], trained.bfloat16)
+    warm_up(trained.policy, sets[0], decoding, trained.bfloat16)
     jobs = list(zip(options.instances, sets, options.output, strict=True))
     for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):
         rows = evaluate_set(trained.policy, trained.run, instances, decoding, trained.bfloat16)
         _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
-        write_solutions(output, rows, key="run", metadata=trained.origin | effort)
+        level = make_engine(trained.policy, instances.num_nodes, options.engine).level
+        write_solutions(output, rows, key="run", metadata=trained.origin | effort | {"engine": level})
     return 0
 
 

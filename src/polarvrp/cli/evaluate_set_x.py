@@ -24,10 +24,10 @@ def execute(options: argparse.Namespace) -> int:
 
     trained = load_trained(options.model, options.run, options.fingerprint)
     names = set_x_names()[: options.instances]
-    decoding = Decoding(options.augmentations, max_starts=options.starts)
+    decoding = Decoding(options.augmentations, max_starts=options.starts, engine=options.engine)
     solved = evaluate_set_x(trained.policy, names, decoding, trained.bfloat16)
     rows = list(progress(solved, len(names), trained.run, "instance"))
-    effort = {"augmentations": options.augmentations, "starts": options.starts}
+    effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
     write_set_x(options.output, rows, trained.origin | effort)
     return 0
 

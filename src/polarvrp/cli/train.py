@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polarvrp.cli.arguments import add_engine_argument
 from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--validation", type=Path, nargs="+", help="validation sets (default: made where missing)")
     parser.add_argument("--output", type=Path, help="weights (default: results/models/RUN/weights.safetensors)")
     parser.add_argument("--workers", type=int, help="processes of local search (default: OMP_NUM_THREADS or all cores)")
+    add_engine_argument(parser)
     parser.add_argument("--max-seconds", type=float, help="stop after that long, keep the state, exit with 75")
 
 
@@ -69,6 +71,7 @@ def execute(options: argparse.Namespace) -> int:
         tracking=output.parent.parent.parent if output.parent.parent.name == "models" else output.parent,
         workers=workers,
         max_seconds=options.max_seconds,
+        engine=options.engine,
     )
     return 0 if train(job) else EXIT_RESUMABLE
 

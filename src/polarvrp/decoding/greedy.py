@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from polarvrp.decoding.rollout import multi_start, rollout
+from polarvrp.decoding.engine import Engine, make_engine
+from polarvrp.decoding.rollout import multi_start
 from polarvrp.environment.environment import Environment, MixedBackhaulRule
-from polarvrp.model.policy import DecoderCache, Policy
+from polarvrp.errors import InfeasibleTourError
+from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 from polarvrp.problem.symmetries import augment
 from polarvrp.problem.tours import flat_actions
@@ -27,11 +30,13 @@ class Decoding:
         augmentations: Number of symmetries, 1 to 8.
         max_starts: Starts per symmetry, None for all.
         mixed_backhauls: Load rule of mixed backhauls.
+        engine: One of ``decoding.engine.LEVELS``.
     """
 
     augmentations: int = 8
     max_starts: int | None = None
     mixed_backhauls: MixedBackhaulRule = "strict"
+    engine: str = "auto"
 
 
 def solve_greedily(policy: Policy, instances: Instances[Tensor], decoding: Decoding) -> tuple[Tensor, list[list[int]]]:
@@ -46,42 +51,40 @@ def solve_greedily(policy: Policy, instances: Instances[Tensor], decoding: Decod
         Costs as the environment sums them, float, ``[B]``, and the tours as flat action lists.
     """
     costs, tours = [], []
+    engine = make_engine(policy, instances.num_nodes, decoding.engine)
     rows = decoding.augmentations * instances.num_depots * (decoding.max_starts or instances.num_customers)
     size = max(_entries(instances) // (rows * instances.num_nodes), 1)
     for start in range(0, len(instances), size):
-        cost, actions = _solve_batch(policy, instances[start : start + size], decoding)
+        cost, actions = _solve_batch(engine, policy, instances[start : start + size], decoding)
         costs.append(cost)
         tours += actions
     return torch.cat(costs), tours
 
 
 @torch.inference_mode()
-def _solve_batch(policy: Policy, instances: Instances[Tensor], decoding: Decoding) -> tuple[Tensor, list[list[int]]]:
+def _solve_batch(
+    engine: Engine, policy: Policy, instances: Instances[Tensor], decoding: Decoding
+) -> tuple[Tensor, list[list[int]]]:
     augmented = augment(instances, decoding.augmentations)
     environment = Environment(augmented, decoding.mixed_backhauls)
-    cache = policy.cache(policy.encode(augmented).embeddings, augmented)
-    best = torch.full((len(augmented),), torch.inf, dtype=augmented.locs.dtype, device=augmented.locs.device)
-    tours: list[Tensor] = [best.new_zeros(0, dtype=torch.int64)] * len(augmented)
+    embeddings = policy.encode(augmented).embeddings
+    cost = torch.full((len(augmented),), torch.inf, dtype=augmented.locs.dtype, device=augmented.locs.device)
+    actions = torch.zeros(len(augmented), environment.max_actions, dtype=torch.int64, device=cost.device)
     starts = multi_start(environment, decoding.max_starts)
-    size = max(_entries(instances) // (len(augmented) * instances.num_nodes), 1)
-    for part in torch.split(starts, size):
-        best, tours = _improve(policy, cache, environment, part, best, tours)
-    per_symmetry = best.view(decoding.augmentations, len(instances))
-    cost, symmetry = per_symmetry.min(0)
-    chosen = (symmetry * len(instances) + torch.arange(len(instances), device=symmetry.device)).tolist()
-    return cost, [flat_actions(tours[index].tolist(), instances.num_depots) for index in chosen]
-
-
-def _improve(
-    policy: Policy, cache: DecoderCache, environment: Environment, starts: Tensor, best: Tensor, tours: list[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    """Best costs and tours after trying more starts."""
-    result = rollout(policy, cache, environment, starts)
-    cost, row = result.cost.min(1)
-    actions = result.actions.gather(1, row[:, None, None].expand(-1, 1, result.actions.shape[2])).squeeze(1).cpu()
-    better = (cost < best).tolist()
-    tours = [actions[i] if better[i] else tours[i] for i in range(len(tours))]
-    return torch.minimum(cost, best), tours
+    rows = max(_entries(instances) // (len(augmented) * instances.num_nodes), 1)
+    for part in torch.split(starts, rows):
+        tours = engine.rollout(policy, embeddings, environment, part)
+        if int(tours.lost[0]):
+            raise InfeasibleTourError("these instances have customers nobody can serve; engine parallel names one")
+        found, row = tours.cost.min(1)
+        # Beyond the longest possible tour there is only padding.
+        taken = tours.actions[torch.arange(len(row), device=row.device), row, : actions.shape[1]]
+        taken = functional.pad(taken, (0, actions.shape[1] - taken.shape[1]))
+        actions = torch.where((found < cost)[:, None], taken, actions)
+        cost = torch.minimum(found, cost)
+    cost, symmetry = cost.view(decoding.augmentations, len(instances)).min(0)
+    chosen = symmetry * len(instances) + torch.arange(len(instances), device=symmetry.device)
+    return cost, [flat_actions(tour, instances.num_depots) for tour in actions[chosen].tolist()]
 
 
 def _entries(instances: Instances[Tensor]) -> int:

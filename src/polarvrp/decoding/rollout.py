@@ -3,16 +3,27 @@
 Shape legend: B instances, S tours per instance, F forced first actions, T actions, N = K + n nodes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.steps import ScoredSteps, StepRecorder, is_decision
+from polarvrp.decoding.sampling import Sampler
+from polarvrp.decoding.steps import Moves, is_decision
 from polarvrp.environment.environment import Environment
 from polarvrp.environment.state import State, entries_of
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import DecoderCache, Policy
+
+
+class NoRoomError(RuntimeError):
+    """Decisions found no room; the engine has made more, and the same rollout succeeds now or soon."""
+
+
+Decisions: TypeAlias = Any
+"""What an engine recorded of the decisions of a batch of tours; only an engine of the same level can score it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +34,16 @@ class Rollout:
         actions: Nodes in order, padded with depots, int64, ``[B, S, T]``.
         cost: Length, infinite where a forced first action was illegal, float, ``[B, S]``.
         log_likelihood: Sum over decisions, forced first actions count 0, float, ``[B, S]``.
+        decisions: The decisions, ``None`` unless they were asked for.
+        lost: Tours without an end, and decisions that found no room: 0, or the results must not be used, int64,
+            ``[2]``.
     """
 
     actions: Tensor
     cost: Tensor
     log_likelihood: Tensor
+    decisions: Decisions
+    lost: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +53,37 @@ class Replay:
     Attributes:
         cost: Length, float, ``[B, S]``.
         legal: Whether every action was legal and every customer served, bool, ``[B, S]``.
-        steps: The decisions.
+        decisions: The decisions of the legal part.
+        lost: As of :class:`Rollout`.
     """
 
     cost: Tensor
     legal: Tensor
-    steps: ScoredSteps
+    decisions: Decisions
+    lost: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Tours as an engine that goes step by step records them.
+
+    Attributes:
+        actions: As of :class:`Rollout`.
+        moves: Everything that was seen and done, in order; ``None`` unless it was asked for.
+        cost: As of :class:`Rollout`.
+        legal: Whether forced or given actions were legal, and for given tours complete, bool, ``[B, S]``.
+        log_likelihood: As of :class:`Rollout`.
+    """
+
+    actions: Tensor
+    moves: Moves | None
+    cost: Tensor
+    legal: Tensor
+    log_likelihood: Tensor
+
+
+Advance: TypeAlias = Callable[[State], tuple[State, Moves, Tensor]]
+"""Goes on from a state by a few steps: the new state, the moves, the log-likelihood they add (``[B, S]``)."""
 
 
 def multi_start(environment: Environment, max_starts: int | None = None) -> Tensor:
@@ -69,64 +110,71 @@ def with_greedy_row(starts: Tensor) -> Tensor:
     return torch.cat((starts, starts.new_zeros(1, starts.shape[1])))
 
 
-@torch.no_grad()
-def rollout(
-    policy: Policy,
-    cache: DecoderCache,
-    environment: Environment,
-    starts: Tensor,
-    *,
-    generator: torch.Generator | None = None,
-    greedy_last: bool = False,
-    recorder: StepRecorder | None = None,
-) -> Rollout:
-    """Build S tours per instance.
+def advance_once(
+    policy: Policy, cache: DecoderCache, environment: Environment, sampler: Sampler | None, greedy_last: bool
+) -> Advance:
+    """The step of a rollout: decide, record, move.
 
     Args:
         policy: Gives the probabilities.
         cache: Its cache of these instances.
         environment: The instances.
-        starts: Forced first actions, int64, ``[S, F]``.
-        generator: Source of the samples; without one every row takes the most probable action.
+        sampler: Source of the samples; without one every row takes the most probable action.
         greedy_last: Let the last row take the most probable actions while the others sample.
-        recorder: Collects the decisions for scoring.
+    """
+
+    def advance(state: State) -> tuple[State, Moves, Tensor]:
+        features = environment.features(state)
+        log_probs, _ = policy.log_probs(cache, state.current, features, state.mask)
+        action = _choose(log_probs, sampler, greedy_last)
+        action = torch.where(environment.all_served(state), state.depot, action)
+        decided = is_decision(environment, state)
+        gained = entries_of(log_probs, action).masked_fill(~decided, 0.0)
+        moves = Moves.of(state.current, features, state.mask, action, decided)
+        return environment.step(state, action), moves, gained
+
+    return advance
+
+
+@torch.no_grad()
+def walk(environment: Environment, starts: Tensor, advance: Advance, record: bool) -> Walk:
+    """Build S tours per instance.
+
+    Args:
+        environment: The instances.
+        starts: Forced first actions, int64, ``[S, F]``.
+        advance: What follows them.
+        record: Keep all moves, not only the actions.
 
     Raises:
         InfeasibleTourError: If some customer cannot be served.
     """
     state = environment.reset(len(starts))
-    likelihood = torch.zeros_like(state.time)
     legal = torch.ones_like(state.mask[..., 0])
-    actions = []
-    while not bool(environment.done(state).all()):
-        if state.num_actions < starts.shape[1]:
-            action = starts[:, state.num_actions].expand_as(state.current)
-            # The depot as first action of one-depot tours is a row that chooses its first customer, not a move.
-            unasked = (action == 0) & (environment.num_depots == 1)
-            legal = legal & (unasked | entries_of(state.mask, action))
-            decided = torch.zeros_like(legal)
-        else:
-            log_probs, _ = policy.log_probs(cache, state.current, environment.features(state), state.mask)
-            action = _choose(log_probs, generator, greedy_last)
-            served = environment.all_served(state)
-            action = torch.where(served, state.depot, action)
-            decided = is_decision(environment, state)
-            likelihood = likelihood + entries_of(log_probs, action).masked_fill(~decided, 0.0)
-        if recorder is not None:
-            recorder.add(state, action, decided)
-        actions.append(action)
+    actions, moves = [], []
+    for forced in starts.unbind(1):
+        action = forced.expand_as(state.current)
+        legal = legal & (_is_free_choice(environment, action) | entries_of(state.mask, action))
+        undecided = torch.zeros_like(legal)
+        actions.append(action[..., None])
+        if record:
+            moves.append(Moves.of(state.current, environment.features(state), state.mask, action, undecided))
         state = environment.step(state, action)
+    likelihood = torch.zeros_like(state.time)
+    while not bool(environment.done(state).all()):
+        state, made, gained = advance(state)
+        actions.append(made.action.transpose(1, 2))
+        if record:
+            moves.append(made)
+        likelihood = likelihood + gained
         _require_progress(environment, state)
-    return Rollout(
-        actions=torch.stack(actions, dim=-1),
-        cost=environment.cost(state).masked_fill(~legal, torch.inf),
-        log_likelihood=likelihood,
-    )
+    cost = environment.cost(state).masked_fill(~legal, torch.inf)
+    return Walk(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)
 
 
 @torch.no_grad()
-def replay(environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
-    """Follow given tours.
+def follow(environment: Environment, actions: Tensor, num_free: int = 0) -> Walk:
+    """Follow given tours; without probabilities, so their log-likelihoods are 0.
 
     Args:
         environment: The instances.
@@ -135,17 +183,28 @@ def replay(environment: Environment, actions: Tensor, num_free: int = 0) -> Repl
     """
     state = environment.reset(actions.shape[1])
     legal = torch.ones_like(state.mask[..., 0])
-    recorder = StepRecorder(environment)
+    moves = []
     for index in range(actions.shape[2]):
         served = environment.all_served(state)
         action = torch.where(served, state.depot, actions[..., index])
-        decided = is_decision(environment, state) & (index >= num_free)
-        unasked = (action == 0) & (environment.num_depots == 1) & (index == 0)
+        unasked = _is_free_choice(environment, action) & (index == 0)
         legal = legal & (served | unasked | entries_of(state.mask, action))
-        recorder.add(state, action, decided & legal)
+        decided = is_decision(environment, state) & (index >= num_free) & legal
+        moves.append(Moves.of(state.current, environment.features(state), state.mask, action, decided))
         state = environment.step(state, action)
     legal = legal & environment.all_served(state)
-    return Replay(cost=environment.cost(state), legal=legal, steps=recorder.pack())
+    zero = torch.zeros_like(state.time)
+    return Walk(actions, Moves.join(moves), environment.cost(state), legal, zero)
+
+
+def _is_free_choice(environment: Environment, action: Tensor) -> Tensor:
+    """The depot as first action of one-depot tours: a row that chooses its first customer, not a move."""
+    return (action == 0) & (environment.num_depots == 1)
+
+
+def nothing_lost(like: Tensor) -> Tensor:
+    """The ``lost`` of engines whose tables grow as needed."""
+    return torch.zeros(2, dtype=torch.int64, device=like.device)
 
 
 def pad_actions(tours: list[list[list[int]]], device: torch.device) -> Tensor:
@@ -155,13 +214,13 @@ def pad_actions(tours: list[list[list[int]]], device: torch.device) -> Tensor:
     return torch.tensor(padded, dtype=torch.int64, device=device)
 
 
-def _choose(log_probs: Tensor, generator: torch.Generator | None, greedy_last: bool) -> Tensor:
+def _choose(log_probs: Tensor, sampler: Sampler | None, greedy_last: bool) -> Tensor:
     """Most probable or sampled node of each row, int64, ``[B, S]``."""
-    if generator is None:
+    if sampler is None:
         return log_probs.argmax(-1)
     cumulative = log_probs.exp().cumsum(-1)
     total = cumulative[..., -1:]
-    uniform = torch.rand(total.shape, generator=generator, device=total.device, dtype=total.dtype)
+    uniform = sampler.uniform(total)
     # Staying below the total keeps nodes of probability 0 at the end of the row out of reach.
     threshold = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
     sampled = (cumulative <= threshold).sum(-1)
@@ -174,6 +233,8 @@ def _require_progress(environment: Environment, state: State) -> None:
     if state.num_actions <= environment.max_actions:
         return
     stuck = ~environment.all_served(state)
+    if not bool(stuck.any()):
+        return
     instance, row = (int(index) for index in stuck.nonzero()[0])
     customers = (~state.visited[instance, row, environment.num_depots :]).nonzero()
     node = environment.num_depots + int(customers[0, 0])

@@ -7,7 +7,8 @@ steps with one legal action and steps after the end have probability one and no 
 Shape legend: B instances, S tours per instance, T actions, M packed decisions per instance, N nodes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -41,41 +42,59 @@ class ScoredSteps:
     num_actions: int
 
 
-class StepRecorder:
-    """Collects the steps of a walk through the environment."""
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What S tours per instance saw and did, step by step.
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-        self._parts: dict[str, list[Tensor]] = {"current": [], "features": [], "mask": [], "action": []}
-        self._decided: list[Tensor] = []
+    Attributes:
+        current: Where each tour stood, int64, ``[B, t, S]``.
+        features: What the decoder sees of the state, float, ``[B, t, S, 5]``.
+        mask: Legal actions, bool, ``[B, t, S, N]``.
+        action: Node chosen, int64, ``[B, t, S]``.
+        decided: Whether that was a decision, bool, ``[B, t, S]``.
+    """
 
-    def add(self, state: State, action: Tensor, decided: Tensor) -> None:
-        """Record ``action`` taken in ``state``; ``decided`` says in which rows it was a decision, ``[B, S]``."""
-        self._parts["current"].append(state.current)
-        self._parts["features"].append(self._environment.features(state))
-        self._parts["mask"].append(state.mask)
-        self._parts["action"].append(action)
-        self._decided.append(decided)
+    current: Tensor
+    features: Tensor
+    mask: Tensor
+    action: Tensor
+    decided: Tensor
+
+    @classmethod
+    def of(cls, current: Tensor, features: Tensor, mask: Tensor, action: Tensor, decided: Tensor) -> "Moves":
+        """One step, from tensors without the axis of steps."""
+        return cls(*(tensor.unsqueeze(1) for tensor in (current, features, mask, action, decided)))
+
+    @classmethod
+    def join(cls, parts: Sequence["Moves"]) -> "Moves":
+        """Steps that follow each other."""
+        names = [field.name for field in fields(cls)]
+        return cls(*(torch.cat([getattr(part, name) for part in parts], dim=1) for name in names))
 
     def pack(self) -> ScoredSteps:
-        """All recorded decisions, those of one instance side by side.
+        """The decisions, those of one instance side by side.
 
         M is the largest number of decisions of any instance, so its value depends on the data.
         """
-        decided = torch.stack(self._decided, dim=1).flatten(1)  # [B, T * S]
-        num_rows = self._decided[0].shape[1]
+        decided = self.decided.flatten(1)  # [B, T * S]
+        _, num_actions, num_rows = self.decided.shape
         capacity = max(int(decided.sum(1).max()), 1)
         order = torch.argsort(decided.to(torch.uint8), dim=1, descending=True, stable=True)[:, :capacity]
 
-        def packed(parts: list[Tensor]) -> Tensor:
-            flat = torch.stack(parts, dim=1).flatten(1, 2)  # [B, T * S, ...]
+        def packed(values: Tensor) -> Tensor:
+            flat = values.flatten(1, 2)  # [B, T * S, ...]
             index = order.view(*order.shape, *([1] * (flat.dim() - 2))).expand(-1, -1, *flat.shape[2:])
             return flat.gather(1, index)
 
-        parts = {name: packed(tensors) for name, tensors in self._parts.items()}
-        valid = decided.gather(1, order)
         return ScoredSteps(
-            row=order % num_rows, valid=valid, num_rows=num_rows, num_actions=len(self._decided), **parts
+            row=order % num_rows,
+            current=packed(self.current),
+            features=packed(self.features),
+            mask=packed(self.mask),
+            action=packed(self.action),
+            valid=decided.gather(1, order),
+            num_rows=num_rows,
+            num_actions=num_actions,
         )
 
 

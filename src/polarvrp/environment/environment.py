@@ -35,7 +35,7 @@ class Environment:
         self.num_depots = instances.num_depots
         self.num_customers = instances.num_customers
         self.constants = Constants.of(instances)
-        self._strict = mixed_backhauls == "strict"
+        self.strict = mixed_backhauls == "strict"
         one_depot = self.num_depots == 1
         self.max_actions = (2 if one_depot else 5) * self.num_customers + 2
 
@@ -148,6 +148,6 @@ class Environment:
         backhaul_fits = state.used_backhaul[..., None] + constants.backhaul <= full
         after_backhaul = entries_of(constants.is_backhaul, state.current)[..., None]
         in_order = torch.where(constants.is_backhaul, backhaul_fits, linehaul_fits & ~after_backhaul)
-        blocking = state.peak_load if self._strict else state.used_backhaul
+        blocking = state.peak_load if self.strict else state.used_backhaul
         beside = constants.is_backhaul | (blocking[..., None] + constants.linehaul <= full)
         return torch.where(constants.mixed, linehaul_fits & backhaul_fits & beside, in_order)

@@ -12,6 +12,7 @@ import torch
 
 from polarvrp.decoding.greedy import Decoding, solve_greedily
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.tours import check_tour, first_impossible_customer
@@ -48,10 +49,18 @@ def evaluate_set(
     ]
 
 
-def warm_up(policy: Policy, instances: Instances[NodeArrays], bfloat16: bool) -> None:
-    """Solve one instance untimed on a GPU, where the first call compiles and allocates."""
+def warm_up(policy: Policy, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool) -> None:
+    """On a GPU: compile the encoder's layers, and solve a set untimed, since the first call compiles and allocates.
+
+    Args:
+        policy: On its device.
+        instances: A set like those to come.
+        decoding: As for those to come.
+        bfloat16: As for those to come.
+    """
     if next(policy.parameters()).device.type == "cuda":
-        evaluate_set(policy, "warm-up", instances[:1], Decoding(), bfloat16)
+        compile_parts(policy)
+        evaluate_set(policy, "warm-up", instances, decoding, bfloat16)
 
 
 def _decode(

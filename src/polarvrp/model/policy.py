@@ -64,6 +64,11 @@ class Policy(nn.Module):
             if isinstance(module, Router | LightHead):
                 module.generator = generator
 
+    def noise_generators(self) -> set[torch.Generator]:
+        """What :meth:`draw_noise_from` set, of the mixtures that this network has."""
+        mixtures = (module for module in self.modules() if isinstance(module, Router | LightHead))
+        return {mixture.generator for mixture in mixtures if mixture.generator is not None}
+
     def encode(self, instances: Instances[Tensor]) -> Encoding:
         """Embed the nodes of a batch.
 

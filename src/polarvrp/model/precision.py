@@ -1,8 +1,28 @@
-"""Where networks compute in bfloat16."""
+"""How networks compute on a GPU: bfloat16 where the card has it, repeated parts compiled."""
 
 import torch
+
+from polarvrp.model.blocks import Block
+from polarvrp.model.policy import Policy
+from polarvrp.model.stacks import PLELayer
 
 
 def has_bfloat16(device: torch.device) -> bool:
     """Whether the device computes bfloat16 natively: some GPUs; on CPUs float32 is faster by far."""
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def compile_parts(policy: Policy) -> None:
+    """Compile each layer of the encoder: for the first shape that comes, and once more for all others.
+
+    Layers are alike, so the first one's code serves them all, at a sixth of the time that a whole stack would take.
+    Names of parameters stay as they are.
+
+    Args:
+        policy: On a GPU.
+    """
+    modules = list(policy.stack.modules())
+    kind = PLELayer if any(isinstance(module, PLELayer) for module in modules) else Block
+    for module in modules:
+        if isinstance(module, kind):
+            module.compile()

@@ -16,7 +16,8 @@ Objective = Callable[[Tensor, Tensor], Tensor]
 def reinforce(cost: Tensor, log_likelihood: Tensor) -> Tensor:
     """REINFORCE with the mean over an instance's tours as baseline (POMO).
 
-    Formula: mean over i, j of ``(cost_ij - mean_j cost_ij) * log p_ij``.
+    Formula: mean over i, j of ``(cost_ij - mean_j cost_ij) * log p_ij``. Tours that cost infinity, whose forced start
+    was illegal, count 0.
 
     Args:
         cost: Float, ``[B, S]``.
@@ -25,7 +26,7 @@ def reinforce(cost: Tensor, log_likelihood: Tensor) -> Tensor:
     Returns:
         Scalar loss.
     """
-    advantage = cost - cost.mean(1, keepdim=True)
+    advantage = (cost - mean_of_legal(cost)[:, None]).masked_fill(cost.isinf(), 0.0)
     return (advantage * log_likelihood).mean()
 
 
@@ -33,7 +34,8 @@ def preference(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tens
     """Preference optimisation over all ordered pairs of an instance's tours.
 
     Formula: minus the mean over i and all S * S pairs (j, k) of
-    ``1[cost_ij < cost_ik] * log sigmoid(temperature * (log p_ij - log p_ik))``; ties and the diagonal count 0.
+    ``1[cost_ij < cost_ik] * log sigmoid(temperature * (log p_ij - log p_ik))``; ties, the diagonal and
+    pairs with a tour that costs infinity, whose forced start was illegal, count 0.
 
     Args:
         cost: Float, ``[B, S]``.
@@ -45,9 +47,15 @@ def preference(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tens
 
     Source: section on preference optimization with local augmented refinement.
     """
-    preferred = cost[:, :, None] < cost[:, None, :]
+    preferred = (cost[:, :, None] < cost[:, None, :]) & cost.isfinite()[:, None, :]
     margin = temperature * (log_likelihood[:, :, None] - log_likelihood[:, None, :])
     return -torch.where(preferred, logsigmoid(margin), torch.zeros_like(margin)).mean()
+
+
+def mean_of_legal(cost: Tensor) -> Tensor:
+    """Mean of the finite costs of each instance, ``[B, S]`` to ``[B]``."""
+    legal = cost.isfinite()
+    return cost.masked_fill(~legal, 0.0).sum(1) / legal.sum(1)
 
 
 def loss_and_coefficients(objective: Objective, cost: Tensor, log_likelihood: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,9 @@ from polarvrp.training.history import write_history
 PACKAGES = ("polarvrp", "torch", "numpy", "pyvrp")
 
 
-def write_outputs(output: Path, run: str, spec: Mapping[str, Any], policy: Policy, position: Position) -> None:
+def write_outputs(
+    output: Path, run: str, spec: Mapping[str, Any], policy: Policy, position: Position, engine: str
+) -> None:
     """Write ``output`` and, beside it, ``config.yaml``, ``history.parquet`` and ``metadata.json``, weights last.
 
     Args:
@@ -31,6 +33,7 @@ def write_outputs(output: Path, run: str, spec: Mapping[str, Any], policy: Polic
         spec: What it depends on.
         policy: The trained network.
         position: Its history and elapsed time.
+        engine: Level that trained it.
     """
     folder = output.parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,6 +48,7 @@ def write_outputs(output: Path, run: str, spec: Mapping[str, Any], policy: Polic
         "seed": named.seed,
         "parameters": sum(parameter.numel() for parameter in policy.parameters()),
         "device": _device_name(next(policy.parameters()).device),
+        "engine": engine,
         "epochs": len(position.history),
         "total_seconds": position.elapsed_s,
         "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
@@ -55,7 +59,9 @@ def write_outputs(output: Path, run: str, spec: Mapping[str, Any], policy: Polic
     training = dataclasses.asdict(config) | {"milestones": list(config.milestones)}
     resolved = {"run": run, "model": dataclasses.asdict(model_config), "training": training}
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
-    provenance = {key: metadata[key] for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device")}
+    provenance = {
+        key: metadata[key] for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device", "engine")
+    }
     write_history(folder / "history.parquet", position.history, provenance)
     write_text(folder / "metadata.json", json.dumps(metadata, indent=2) + "\n")
     save_policy(output, policy, provenance)

@@ -1,51 +1,32 @@
 """One training step: fresh instances, tours without gradients, one coefficient a tour, gradients in one pass.
 
-Shape legend: B instances, S tours per instance, k refined tours per instance, T actions, N nodes, d width.
+Refinement on CPU cores overlaps with the device: the batch then goes through the step in parts, each handed to the
+cores as soon as its tours are built.
 """
 
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import logging
+from contextlib import nullcontext
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from polarvrp.config import TrainConfig
-from polarvrp.decoding.rollout import Replay, Rollout, multi_start, pad_actions, replay, rollout, with_greedy_row
-from polarvrp.decoding.scoring import score, score_gradient
-from polarvrp.decoding.steps import ScoredSteps, StepRecorder
-from polarvrp.environment.environment import Environment
+from polarvrp.decoding.engine import make_engine
+from polarvrp.decoding.rollout import NoRoomError
 from polarvrp.model.policy import Policy
-from polarvrp.problem.instances import Instances, to_arrays
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import flat_actions
 from polarvrp.seeds import derive_seed
-from polarvrp.training.clock import PhaseClock
-from polarvrp.training.objectives import Objective, loss_and_coefficients, preference, reinforce
+from polarvrp.training.group import SINGLE, Group, flatten, unflatten
+from polarvrp.training.objectives import preference, reinforce
+from polarvrp.training.part import SUMS, Part, Recipe
+from polarvrp.training.plan import Plan
 from polarvrp.training.refinement import Refiner
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refines
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class Refinement:
-    """Refined tours that take the place of the tours they came from.
-
-    Attributes:
-        row: Tours that were refined, int64, ``[B, k]``.
-        accepted: Whether the refined tour is legal and strictly shorter, bool, ``[B, k]``.
-        replayed: The refined tours as the environment sees them.
-        improvement: Relative improvement, 0 where not accepted, float, ``[B, k]``.
-    """
-
-    row: Tensor
-    accepted: Tensor
-    replayed: Replay
-    improvement: Tensor
-
-    def put(self, tours: Tensor, refined: Tensor) -> Tensor:
-        """``tours`` (``[B, S]``) with the accepted of ``refined`` (``[B, k]``) in their places."""
-        return tours.scatter(1, self.row, torch.where(self.accepted, refined, tours.gather(1, self.row)))
+PARTS_WHILE_REFINING = 2
 
 
 class TrainingStep:
@@ -57,7 +38,9 @@ class TrainingStep:
         config: Recipe.
         bfloat16: Whether matrix products run in bfloat16.
         refiner: Local search; None where the recipe never refines.
-        normalizer: Of rewards, None to train on raw costs.
+        reward_means: Running means of the normaliser so far, of an earlier process.
+        engine: One of ``decoding.engine.LEVELS``.
+        group: Processes that share the training.
     """
 
     def __init__(
@@ -67,25 +50,42 @@ class TrainingStep:
         config: TrainConfig,
         bfloat16: bool,
         refiner: Refiner | None,
-        normalizer: RewardNormalizer | None = None,
+        reward_means: list[float] | None = None,
+        engine: str = "auto",
+        group: Group = SINGLE,
     ) -> None:
-        self._policy = policy
-        self._optimizer = optimizer
-        self._config = config
-        self._bfloat16 = bfloat16
-        self._refiner = refiner
-        self._normalizer = normalizer
+        self._policy, self._optimizer, self._config = policy, optimizer, config
+        self._refiner, self._group = refiner, group
         self._device = next(policy.parameters()).device
-        self._objective: Objective = (
-            reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature)
+        self._recipe = Recipe(
+            policy,
+            make_engine(policy, config.num_customers + 1, engine),
+            config,
+            bfloat16,
+            reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature),
+            RewardNormalizer(reward_means or [], self._device, group.add_up) if config.normalize_rewards else None,
         )
+        self._ramp = torch.ones((), device=self._device)
+        self._shaped: dict[tuple[object, ...], ShapedStep] = {}
+        # Work on a stream of its own: the default one cannot be captured, and backward passes stay on their stream.
+        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+
+    @property
+    def level(self) -> str:
+        """The engine's level."""
+        return self._recipe.engine.level
 
     @property
     def reward_means(self) -> list[float]:
         """Running means of the normaliser, to be kept in checkpoints."""
-        return [] if self._normalizer is None else self._normalizer.means
+        return [] if self._recipe.normalizer is None else self._recipe.normalizer.means
 
-    def run(self, stage: int, epoch: int, step: int, batch_size: int) -> dict[str, float]:
+    def begin_epoch(self) -> None:
+        """Adapt the engine's capacities to the epoch before."""
+        if self._recipe.engine.fit():
+            self._shaped.clear()
+
+    def run(self, stage: int, epoch: int, step: int, batch_size: int, ramp: float = 1.0) -> dict[str, float]:
         """One update of the parameters.
 
         Args:
@@ -93,131 +93,140 @@ class TrainingStep:
             epoch: From 1 within the stage.
             step: From 0 within the epoch.
             batch_size: Instances to draw.
+            ramp: How much of the decoder's residual block is on.
 
         Returns:
             ``instances``; sums over instances of ``loss``, ``sampled_cost``, ``greedy_cost`` (POLAR) and
             ``best_cost``; ``refined_tours`` and the sum of their ``refinement_improvement``; ``seconds_{phase}``.
         """
-        clock = PhaseClock(self._device)
-        config, now = self._config, (stage, epoch, step)
-        self._policy.draw_noise_from(self._stream("noise", now))
-        with clock.phase("generate"):
-            instances = generate_batch(
-                config.num_customers,
-                batch_size,
-                self._stream("data", now),
-                self._device,
-                config.stages[stage].variants,
-                config.mixed_batches,
+        self._ramp.fill_(ramp)
+        self._policy.ramp = self._ramp if ramp < 1.0 else 1.0
+        refined = self._refiner is not None and refines(self._config, epoch)
+        key = (stage, batch_size, refined, ramp < 1.0)
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            while True:
+                try:
+                    return self._attempt(key, (stage, epoch, step), batch_size, refined)
+                except NoRoomError as error:
+                    logger.info("%s", error)
+                    self._shaped.clear()  # no parameter has changed yet, and all streams start anew
+
+    def _attempt(
+        self, key: tuple[object, ...], now: tuple[int, int, int], batch_size: int, refined: bool
+    ) -> dict[str, float]:
+        if key not in self._shaped:
+            # Graphs of a stage, or of a form of the decoder, that is over only hold memory.
+            if any((old[0], *old[2:]) != (key[0], *key[2:]) for old in self._shaped):
+                self._shaped.clear()
+            self._shaped[key] = ShapedStep(
+                self._recipe, self._optimizer, self._group, self._refiner if refined else None, now[0], batch_size
             )
-            environment = Environment(instances)
-        with clock.phase("encode"), self._autocast():
-            encoding = self._policy.encode(instances)
-            embeddings = encoding.embeddings.detach()
-        with clock.phase("rollout"), self._autocast():
-            tours, steps = self._decode(environment, embeddings, self._stream("sampling", now))
-        refinement = None
-        if self._refiner is not None and refines(config, epoch):
-            with clock.phase("refine"):
-                refinement = self._refine(self._refiner, environment, tours, now)
-        with clock.phase("score"), self._autocast():
-            loss, weighted = self._compare(instances, embeddings, tours, steps, refinement)
-        with clock.phase("backward"):
-            leaf = embeddings.requires_grad_()
-            with self._autocast():
-                for decisions, coefficients in weighted:
-                    score_gradient(self._policy, leaf, instances, decisions, coefficients)
-            roots = [encoding.embeddings, encoding.auxiliary_loss]
-            needed = [(root, grad) for root, grad in zip(roots, (leaf.grad, None), strict=True) if root.requires_grad]
-            torch.autograd.backward([root for root, _ in needed], [grad for _, grad in needed])
-        with clock.phase("optimiser"):
-            torch.nn.utils.clip_grad_norm_(self._policy.parameters(), config.gradient_clip)
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-        seconds = {f"seconds_{phase}": value for phase, value in clock.seconds.items()}
-        return self._sums(loss, tours, refinement) | seconds
+        sums, seconds = self._shaped[key].run(now)
+        named = dict(zip(SUMS, sums, strict=True))
+        if self._config.paradigm != "polar":
+            del named["greedy_cost"]
+        return named | {f"seconds_{phase}": value for phase, value in seconds.items()}
 
-    def _decode(
-        self, environment: Environment, embeddings: Tensor, generator: torch.Generator
-    ) -> tuple[Rollout, ScoredSteps]:
-        """Sampled tours of all starts; POLAR adds one decoded greedily without a forced customer."""
-        with torch.no_grad():
-            cache = self._policy.cache(embeddings, environment.instances)
-        extra = self._config.paradigm == "polar"
-        starts = multi_start(environment)
-        recorder = StepRecorder(environment)
-        tours = rollout(
-            self._policy,
-            cache,
-            environment,
-            with_greedy_row(starts) if extra else starts,
-            generator=generator,
-            greedy_last=extra,
-            recorder=recorder,
-        )
-        return tours, recorder.pack()
 
-    def _refine(
-        self, refiner: Refiner, environment: Environment, tours: Rollout, now: tuple[int, int, int]
-    ) -> Refinement:
-        """Local search on the k best tours of each instance (the paper's k is 1)."""
-        count = self._config.refined_tours
-        before, row = tours.cost.topk(count, dim=1, largest=False)
-        chosen = tours.actions.gather(1, row[..., None].expand(-1, -1, tours.actions.shape[2])).flatten(0, 1)
-        flat = [flat_actions(actions, environment.num_depots) for actions in chosen.tolist()]
-        repeated = to_arrays(environment.instances)[torch.arange(len(before)).repeat_interleave(count).numpy()]
-        seeds = [derive_seed(self._config.seed, "refinement", *now, index) for index in range(len(flat))]
-        found = [tour.actions for tour in refiner.refine(repeated, flat, seeds)]
-        grouped = [found[start : start + count] for start in range(0, len(found), count)]
-        replayed = replay(environment, pad_actions(grouped, self._device))
-        accepted = replayed.legal & (replayed.cost < before)
-        improvement = ((before - replayed.cost) / before).masked_fill(~accepted, 0.0)
-        return Refinement(row, accepted, replayed, improvement)
+class ShapedStep:
+    """Steps of one shape: their phases and, on a GPU, their graphs.
 
-    def _compare(
+    Args:
+        recipe: Of the training.
+        optimizer: Over the policy's parameters.
+        group: Processes that share the training.
+        refiner: Local search; None where these steps do not refine.
+        stage: From 0.
+        batch_size: Instances of a step.
+    """
+
+    def __init__(
         self,
-        instances: Instances[Tensor],
-        embeddings: Tensor,
-        tours: Rollout,
-        steps: ScoredSteps,
-        refinement: Refinement | None,
-    ) -> tuple[Tensor, list[tuple[ScoredSteps, Tensor]]]:
-        """Loss, and the decisions to learn from with the coefficient of each tour.
+        recipe: Recipe,
+        optimizer: torch.optim.Optimizer,
+        group: Group,
+        refiner: Refiner | None,
+        stage: int,
+        batch_size: int,
+    ) -> None:
+        config = recipe.config
+        self._recipe, self._optimizer, self._group = recipe, optimizer, group
+        self._refiner, self._stage, self._batch_size = refiner, stage, batch_size
+        self._on_cores = refiner is not None and config.refiner == "pyvrp"
+        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._device = self._parameters[0].device
+        self._data = torch.Generator(self._device)
+        shares = group.shares(batch_size, PARTS_WHILE_REFINING if self._on_cores else 1)
+        self._parts = [
+            Part(recipe, share, torch.Generator(self._device), torch.Generator(self._device)) for share in shares
+        ]
+        generators = [self._data, *(generator for part in self._parts for generator in part.generators)]
+        captured = self._device.type == "cuda" and recipe.engine.capturable and batch_size == config.batch_size
+        self._plan = Plan(self._device, captured, generators)
 
-        A refined tour's likelihood includes its first customer, which is forced for sampled tours: as published.
+    def run(self, now: tuple[int, int, int]) -> tuple[list[float], dict[str, float]]:
+        """One update of the parameters.
+
+        Args:
+            now: Stage, epoch and step.
+
+        Returns:
+            Sums over instances in the order of ``part.SUMS``, and seconds by phase.
         """
-        if refinement is None:
-            cost = tours.cost if self._normalizer is None else self._normalizer(tours.cost, instances.flags)
-            loss, coefficients = loss_and_coefficients(self._objective, cost, tours.log_likelihood)
-            return loss, [(steps, coefficients)]
-        refined = score(self._policy, embeddings, instances, refinement.replayed.steps)
-        cost = refinement.put(tours.cost, refinement.replayed.cost)
-        likelihood = refinement.put(tours.log_likelihood, refined)
-        loss, coefficients = loss_and_coefficients(self._objective, cost, likelihood)
-        taken = coefficients.gather(1, refinement.row) * refinement.accepted
-        kept = refinement.put(coefficients, torch.zeros_like(taken))
-        return loss, [(steps, kept), (refinement.replayed.steps, taken)]
+        plan, refines = self._plan, self._refiner is not None
+        self._data.manual_seed(derive_seed(self._recipe.config.seed, "data", *now))
+        clock = plan.begin()
+        plan.run("generate", "generate", self._generate)
+        for number, part in enumerate(self._parts):
+            part.seed(now)
+            plan.run("encode", f"encode {number}", part.encode)
+            plan.run("rollout", f"decode {number}", part.decode)
+            part.settle()
+            if refines:
+                self._start_refinement(number, part, now)
+        for number, part in enumerate(self._parts):
+            if self._on_cores:
+                with clock.phase("refine"):
+                    part.collect()
+            if refines:
+                plan.run("refine", f"replay {number}", part.replay)
+            plan.run("score", f"compare {number}", part.compare)
+            plan.run("backward", f"backward {number}", part.backward)
+        if self._group.size > 1:
+            plan.run("backward", "flatten", self._flatten)
+            with clock.phase("backward"):
+                self._group.add_up(self._gradient)
+        plan.run("optimiser", "update", self._update)
+        sums = torch.stack([part.sums for part in self._parts]).sum(0)
+        self._group.add_up(sums)
+        return sums.tolist(), clock.read()
 
-    def _sums(self, loss: Tensor, tours: Rollout, refinement: Refinement | None) -> dict[str, float]:
-        batch = len(tours.cost)
-        extra = self._config.paradigm == "polar"
-        sampled = tours.cost[:, :-1] if extra else tours.cost
-        sums = {
-            "instances": float(batch),
-            "loss": float(loss) * batch,
-            "sampled_cost": float(sampled.mean(1).sum()),
-            "best_cost": float(tours.cost.amin(1).sum()),
-        }
-        if extra:
-            sums["greedy_cost"] = float(tours.cost[:, -1].sum())
-        if refinement is not None:
-            sums["refined_tours"] = float(refinement.accepted.sum())
-            sums["refinement_improvement"] = float(refinement.improvement.sum())
-        return sums
+    def _generate(self) -> None:
+        config, stage = self._recipe.config, self._recipe.config.stages[self._stage]
+        instances = generate_batch(
+            config.num_customers, self._batch_size, self._data, self._device, stage.variants, config.mixed_batches
+        )
+        for part in self._parts:
+            part.take(instances)
 
-    def _stream(self, role: str, now: tuple[int, int, int]) -> torch.Generator:
-        """Random numbers of one role in one step, whatever was drawn before."""
-        return torch.Generator(self._device).manual_seed(derive_seed(self._config.seed, role, *now))
+    def _start_refinement(self, number: int, part: Part, now: tuple[int, int, int]) -> None:
+        self._plan.run("rollout", f"choose {number}", part.choose)
+        if self._on_cores:
+            assert self._refiner is not None
+            part.submit(self._refiner, now)
+        else:
+            self._plan.run("refine", f"search {number}", part.search)
 
-    def _autocast(self) -> AbstractContextManager[None]:
-        return torch.autocast(self._device.type, torch.bfloat16, enabled=self._bfloat16)
+    def _flatten(self) -> None:
+        """The gradient as one vector; parameters that took no part count 0."""
+        self._gradient = flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters])
+
+    def _update(self) -> None:
+        if self._group.size > 1:
+            for parameter in self._parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.empty_like(parameter)
+            unflatten(self._gradient, [p.grad for p in self._parameters if p.grad is not None])
+        torch.nn.utils.clip_grad_norm_(self._parameters, self._recipe.config.gradient_clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)

@@ -9,8 +9,8 @@ import math
 import resource
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -20,16 +20,17 @@ import torch
 from torch import Tensor
 
 from polarvrp.config import TrainConfig
-from polarvrp.model.precision import has_bfloat16
+from polarvrp.model.policy import Policy
+from polarvrp.model.precision import compile_parts, has_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study import fingerprint, parse_train_spec
 from polarvrp.tracking import Tracker, open_tracker
 from polarvrp.training.checkpoints import CheckpointStore, Position, restore
+from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
 from polarvrp.training.outputs import write_outputs
 from polarvrp.training.refinement import Refiner
-from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate
 from polarvrp.training.stages import StageNetworks
 from polarvrp.training.step import TrainingStep
@@ -51,6 +52,7 @@ class TrainJob:
         tracking: Folder that holds ``wandb/``.
         workers: Processes of local search; 1 works in this process.
         max_seconds: Stop and keep the state after that long, None to finish.
+        engine: One of ``decoding.engine.LEVELS``.
     """
 
     run: str
@@ -61,10 +63,13 @@ class TrainJob:
     tracking: Path
     workers: int = 1
     max_seconds: float | None = None
+    engine: str = "auto"
 
 
 def train(job: TrainJob) -> bool:
     """Train, or go on training, until the last epoch.
+
+    Under ``torchrun`` each process calls this; the first one writes all files.
 
     Returns:
         Whether the training is complete and its outputs are written; otherwise its state is, and the same call
@@ -72,20 +77,27 @@ def train(job: TrainJob) -> bool:
     """
     model_config, config = parse_train_spec(job.spec)
     folder = job.state / fingerprint(job.spec)
+    workers = max(1, job.workers // processes_here())
     with (
-        Refiner(num_workers=0 if job.workers == 1 else job.workers) as refiner,
-        file_lock(folder / "lock", f"run {job.run}"),
+        Refiner(num_workers=0 if workers == 1 else workers) as refiner,
+        file_lock(folder / "lock", f"run {job.run}") if is_first_process() else nullcontext(),
         leased_device() as device,
+        joined_group(device) as group,
         _stop_requests(job.max_seconds) as stop,
     ):
         networks = StageNetworks(model_config, config, folder, device)
-        trainer = Trainer(job.run, networks, config, folder, refiner)
+        trainer = Trainer(job, networks, config, folder, refiner, group)
+        group.wait()  # until all have read their state
+        if not group.leads:
+            trainer.run(None, None, stop)
+            return trainer.finished
         tracker = open_tracker(job.run, job.spec, job.tracking, folder)
         try:
             if not trainer.finished:
-                trainer.run(Validation(job.validation, config.validation_instances, refiner, device), tracker, stop)
+                validation = Validation(job.validation, config.validation_instances, refiner, device)
+                trainer.run(validation, tracker, stop)
             if trainer.finished:
-                write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position)
+                write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position, trainer.level)
         finally:
             tracker.finish()
         return trainer.finished
@@ -95,23 +107,33 @@ class Trainer:
     """State and loop of one training.
 
     Args:
-        run: Name, for log lines.
+        job: Its name, for log lines, and the engine.
         networks: Network of each stage.
         config: Recipe.
         folder: Checkpoints and ``history.jsonl``.
         refiner: Local search.
+        group: Processes that share the training.
     """
 
-    def __init__(self, run: str, networks: StageNetworks, config: TrainConfig, folder: Path, refiner: Refiner) -> None:
-        self._run = run
+    def __init__(
+        self,
+        job: TrainJob,
+        networks: StageNetworks,
+        config: TrainConfig,
+        folder: Path,
+        refiner: Refiner,
+        group: Group = SINGLE,
+    ) -> None:
+        self._run, self._engine = job.run, job.engine
         self._networks = networks
         self._config = config
         self._folder = folder
         self._refiner = refiner
+        self._group = group
         self._store = CheckpointStore(folder)
         self.position, tensors = self._store.load()
-        if tensors:
-            logger.info("%s: resumed at epoch %d, step %d", run, self._epoch_number, self.position.step)
+        if tensors and group.leads:
+            logger.info("%s: resumed at epoch %d, step %d", job.run, self._epoch_number, self.position.step)
         self._begin_stage(tensors)
 
     @property
@@ -120,41 +142,64 @@ class Trainer:
         return self.position.stage == len(self._config.stages) - 1 and self.position.epoch > self._config.epochs
 
     @property
+    def level(self) -> str:
+        """Level of the engine that trains."""
+        return self._step.level
+
+    @property
     def _epoch_number(self) -> int:
         """The present epoch, counted over all stages."""
         return self.position.stage * self._config.epochs + self.position.epoch
 
-    def run(self, validation: Validation, tracker: Tracker, stop: "StopRequest") -> None:
-        """Train until the end or until ``stop``; the state is on disk afterwards."""
-        for row in self.position.history:
-            tracker.log_epoch(row)
+    def run(self, validation: Validation | None, tracker: Tracker | None, stop: "StopRequest") -> None:
+        """Train until the end or until ``stop``; the state is on disk afterwards.
+
+        Args:
+            validation: Solved after each epoch; None in processes that only compute, and so is the tracker.
+            tracker: Told each epoch.
+            stop: When to stop.
+        """
+        if tracker is not None:
+            for row in self.position.history:
+                tracker.log_epoch(row)
         while not self.finished:
             if self.position.epoch > self._config.epochs:
                 self._end_stage()
             if not self._run_epoch(stop):
-                self._store.save(self.position, self.policy, self._optimizer)
-                logger.info("%s: stopped in epoch %d; the same command goes on", self._run, self._epoch_number)
+                if self._group.leads:
+                    self._store.save(self.position, self.policy, self._optimizer)
+                    logger.info("%s: stopped in epoch %d; the same command goes on", self._run, self._epoch_number)
                 return
-            tracker.log_epoch(self._finish_epoch(validation))
+            row = self._finish_epoch(validation)
+            if tracker is not None:
+                tracker.log_epoch(row)
 
     def _begin_stage(self, tensors: dict[str, Tensor]) -> None:
         """Network and optimiser of the present stage, with the state of a checkpoint if there is one."""
         config = self._config
         self.policy = self._networks.build(self.position.stage)
-        trainable = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
-        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-        self._optimizer = kind(trainable, lr=config.learning_rate, betas=(0.9, 0.999), weight_decay=config.weight_decay)
-        restore(tensors, self.policy, self._optimizer)
         device = next(self.policy.parameters()).device
-        normalizer = RewardNormalizer(self.position.reward_means) if config.normalize_rewards else None
+        self._optimizer = _optimizer(config, self.policy, device)
+        restore(tensors, self.policy, self._optimizer)
+        if device.type == "cuda":
+            compile_parts(self.policy)
         self._step = TrainingStep(
-            self.policy, self._optimizer, config, _uses_bfloat16(config, device), self._refiner, normalizer
+            self.policy,
+            self._optimizer,
+            config,
+            _uses_bfloat16(config, device),
+            self._refiner,
+            self.position.reward_means,
+            self._engine,
+            self._group,
         )
 
     def _end_stage(self) -> None:
         """Keep the network of the finished stage and go on to the next."""
         position = self.position
-        self._networks.keep(position.stage, self.policy)
+        if self._group.leads:
+            self._networks.keep(position.stage, self.policy)
+        self._group.wait()
         self.position = Position(position.stage + 1, elapsed_s=position.elapsed_s, history=position.history)
         self._begin_stage({})
 
@@ -162,16 +207,16 @@ class Trainer:
         """Steps of the present epoch; False if stopped before its end."""
         position, config = self.position, self._config
         sizes = batch_sizes(config)
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(config, position.epoch)
+        _set_learning_rate(self._optimizer, learning_rate(config, position.epoch))
         self.policy.train()
-        description = f"{self._run} epoch {self._epoch_number} of {config.total_epochs}"
-        for step in progress(range(position.step, len(sizes)), len(sizes), description, "step", done=position.step):
-            if stop.requested:
+        self._step.begin_epoch()
+        device = next(self.policy.parameters()).device
+        for step in self._progress(sizes):
+            if self._group.any(stop.requested, device):
                 return False
             start_s = time.perf_counter()
-            self.policy.ramp = decoder_ramp(self._epoch_number, step, len(sizes))
-            sums = self._step.run(position.stage, position.epoch, step, sizes[step])
+            ramp = decoder_ramp(self._epoch_number, step, len(sizes))
+            sums = self._step.run(position.stage, position.epoch, step, sizes[step], ramp)
             if not math.isfinite(sums["loss"]):
                 raise FloatingPointError(
                     f"{self._run}: loss is {sums['loss']} in epoch {self._epoch_number}, step {step}, "
@@ -186,7 +231,15 @@ class Trainer:
         self.policy.ramp = 1.0
         return True
 
-    def _finish_epoch(self, validation: Validation) -> dict[str, Any]:
+    def _progress(self, sizes: Sequence[int]) -> Iterable[int]:
+        """Steps of the present epoch that are still to do, shown as progress by the first process."""
+        steps = range(self.position.step, len(sizes))
+        if not self._group.leads:
+            return steps
+        description = f"{self._run} epoch {self._epoch_number} of {self._config.total_epochs}"
+        return progress(steps, len(sizes), description, "step", done=self.position.step)
+
+    def _finish_epoch(self, validation: Validation | None) -> dict[str, Any]:
         """Validate, record the epoch and move to the next; the epoch's row."""
         position = self.position
         self.policy.eval()
@@ -194,10 +247,12 @@ class Trainer:
             self._epoch_number,
             learning_rate(self._config, position.epoch),
             position.sums,
-            validation.run(self.policy),
+            {} if validation is None else validation.run(self.policy, self._engine),
             _peak_memory_gb(next(self.policy.parameters()).device),
         )
         self.position = replace(position, epoch=position.epoch + 1, step=0, sums={}, history=[*position.history, row])
+        if not self._group.leads:
+            return row
         self._store.save(self.position, self.policy, None if self.finished else self._optimizer)
         write_jsonl(self._folder / "history.jsonl", self.position.history)
         logger.info(
@@ -239,6 +294,25 @@ def _stop_requests(max_seconds: float | None) -> Iterator[StopRequest]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _optimizer(config: TrainConfig, policy: Policy, device: torch.device) -> torch.optim.Optimizer:
+    """On a GPU in the form that a graph can capture: one kernel, learning rate and step counter on the device."""
+    trainable = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    options: dict[str, Any] = {"betas": (0.9, 0.999), "weight_decay": config.weight_decay}
+    if device.type == "cuda":
+        rate = torch.tensor(config.learning_rate, device=device)
+        return kind(trainable, lr=rate, fused=True, capturable=True, **options)
+    return kind(trainable, lr=config.learning_rate, **options)
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def _uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:

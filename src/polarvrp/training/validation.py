@@ -35,12 +35,12 @@ class Validation:
         self._references = [_reference_costs(instances, refiner) for instances in sets]
         self._sets = [to_tensors(instances, device) for instances in sets]
 
-    def run(self, policy: Policy) -> dict[str, float]:
+    def run(self, policy: Policy, engine: str = "auto") -> dict[str, float]:
         """Greedy multi-start without symmetries: mean ``cost``, mean ``gap_percent`` over sets, and ``seconds``."""
         start_s = time.perf_counter()
         costs, gaps = [], []
         for instances, references in zip(self._sets, self._references, strict=True):
-            cost, _ = solve_greedily(policy, instances, Decoding(augmentations=1))
+            cost, _ = solve_greedily(policy, instances, Decoding(augmentations=1, engine=engine))
             found = cost.cpu().double().numpy()
             costs.append(found.mean())
             gaps.append((100 * (found - references) / references).mean())

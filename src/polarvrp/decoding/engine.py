@@ -1,0 +1,160 @@
+"""Three ways to compute the same rollouts and gradients, behind one interface.
+
+=============  =====================================================  ==============================================
+level          how                                                    where
+=============  =====================================================  ==============================================
+``reference``  step by step; gradients through a graph of all steps   the oracle of tests, any precision
+``parallel``   steps batched over all tours; all decisions scored in  every network, CPU and GPU, any size
+               one pass with gradients
+``fused``      one kernel walks to the end of all tours; kernels      plain, gated and ReLD pointer decoders on a GPU
+               score packed decisions; nothing waits for the host     of up to 128 nodes
+=============  =====================================================  ==============================================
+"""
+
+from importlib.util import find_spec
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from polarvrp.decoding.parallel import ParallelEngine
+from polarvrp.decoding.reference import ReferenceEngine
+from polarvrp.decoding.rollout import Decisions, Replay, Rollout
+from polarvrp.decoding.sampling import Sampler
+from polarvrp.environment.environment import Environment
+from polarvrp.errors import ConfigError
+from polarvrp.model.policy import Policy
+from polarvrp.problem.instances import Instances
+
+LEVELS = ("auto", "reference", "parallel", "fused")
+
+
+class Engine(Protocol):
+    """What trainer and evaluator know of a level.
+
+    Attributes:
+        level: ``reference``, ``parallel`` or ``fused``.
+        capturable: Whether no shape depends on values and nothing waits for the device, so that calls can be
+            captured in a CUDA graph; results are then judged by ``settle``.
+    """
+
+    level: str
+    capturable: bool
+
+    def rollout(
+        self,
+        policy: Policy,
+        embeddings: Tensor,
+        environment: Environment,
+        starts: Tensor,
+        sampler: Sampler | None = None,
+        *,
+        greedy_last: bool = False,
+        record: bool = False,
+    ) -> Rollout:
+        """Build S tours per instance, without gradients.
+
+        Args:
+            policy: Gives the probabilities.
+            embeddings: Node embeddings of the instances, float, ``[B, N, d]``.
+            environment: The instances.
+            starts: Forced first actions, int64, ``[S, F]``.
+            sampler: Source of the samples; without one every row takes the most probable action.
+            greedy_last: Let the last row take the most probable actions while the others sample.
+            record: Keep the decisions for scoring.
+
+        Raises:
+            InfeasibleTourError: If some customer cannot be served; a capturable engine counts it in ``lost`` instead.
+        """
+
+    def settle(self, environment: Environment, tours: Rollout) -> None:
+        """Wait for recorded tours and make sure that nothing of them was lost.
+
+        Raises:
+            InfeasibleTourError: If some customer cannot be served.
+            NoRoomError: If decisions found no room; there is more now, so the rollout is to be made again.
+        """
+
+    def fit(self) -> bool:
+        """Adapt capacities to what was needed since the last call; whether captured calls are void by that."""
+
+    def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
+        """Follow given tours.
+
+        Args:
+            environment: The instances.
+            actions: Nodes in order, padded with depots, int64, ``[B, S, T]``.
+            num_free: First actions that are not decisions, as the forced ones of a rollout.
+        """
+
+    def score(self, policy: Policy, embeddings: Tensor, instances: Instances[Tensor], decisions: Decisions) -> Tensor:
+        """Log-likelihood of each tour, without gradients.
+
+        Args:
+            policy: Gives the probabilities.
+            embeddings: Node embeddings of the instances, float, ``[B, N, d]``.
+            instances: The instances.
+            decisions: Of S tours of each.
+
+        Returns:
+            Float32 (float64 if the policy is), ``[B, S]``.
+        """
+
+    def score_gradient(
+        self,
+        policy: Policy,
+        embeddings: Tensor,
+        instances: Instances[Tensor],
+        decisions: Decisions,
+        coefficients: Tensor,
+    ) -> None:
+        """Add the gradient of ``sum(coefficients * log_likelihood)`` to the decoder's parameters and ``embeddings``.
+
+        Args:
+            policy: Gives the probabilities.
+            embeddings: Leaf that requires gradients, float, ``[B, N, d]``; its ``grad`` is the encoder's share.
+            instances: The instances.
+            decisions: Of S tours of each.
+            coefficients: Derivative of the loss by each tour's log-likelihood, float, ``[B, S]``.
+        """
+
+
+def make_engine(policy: Policy, num_nodes: int, level: str = "auto") -> Engine:
+    """The engine of a level; ``auto`` takes the fastest that serves this network, size and device.
+
+    Args:
+        policy: On its device.
+        num_nodes: N of the instances to come.
+        level: One of ``LEVELS``.
+
+    Raises:
+        ConfigError: If that level does not serve them; the message says why.
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"engine must be one of {', '.join(LEVELS)}, got {level!r}")
+    if level == "reference":
+        return ReferenceEngine()
+    on_gpu = next(policy.parameters()).device.type == "cuda"
+    if level == "fused" or (level == "auto" and on_gpu):
+        obstacle = fused_obstacle(policy, num_nodes)
+        if obstacle is None:
+            from polarvrp.decoding.fused import FusedEngine
+
+            engine: Engine = FusedEngine()
+            return engine
+        if level == "fused":
+            raise ConfigError(f"engine fused does not serve this network: {obstacle}; use engine parallel")
+    return ParallelEngine()
+
+
+def fused_obstacle(policy: Policy, num_nodes: int) -> str | None:
+    """Why the fused level cannot serve these, or ``None``."""
+    if find_spec("triton") is None:
+        return "triton is not installed"
+    from polarvrp.decoding import fused_rollout
+
+    if next(policy.parameters()).device.type != "cuda" and not fused_rollout.interpreted():
+        return f"it needs a CUDA device, not {next(policy.parameters()).device}"
+    if next(policy.parameters()).dtype == torch.float64:
+        return "it computes in float32 and bfloat16 only"
+    return fused_rollout.supports(policy, num_nodes)

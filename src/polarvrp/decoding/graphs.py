@@ -1,0 +1,81 @@
+"""Computations captured once as a CUDA graph and replayed: a thousand launches become one."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+Result = TypeVar("Result")
+
+
+class CapturedCall(Generic[Result]):
+    """A function without arguments, captured when this is made.
+
+    Each call repeats the captured kernels on the same memory and returns the same object, whose tensors hold the
+    new values: whoever keeps them copies them. The function must have run before with these shapes, so that nothing
+    is compiled or allocated for the first time. Without a GPU each call just calls the function.
+
+    Args:
+        function: Reads and writes tensors that stay where they are.
+        device: Where they are.
+        generators: All that it draws from; they may be reseeded between calls.
+        pool: Memory pool to share with graphs that are replayed in the order of their capture.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[], Result],
+        device: torch.device,
+        generators: Iterable[torch.Generator] = (),
+        pool: Any = None,
+    ) -> None:
+        self._function = function
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            stream = torch.cuda.current_stream(device)
+            self._graph = torch.cuda.CUDAGraph()
+            for generator in generators:
+                self._graph.register_generator_state(generator)
+            own = None if stream == torch.cuda.default_stream(device) else stream  # the default one cannot capture
+            with torch.cuda.graph(self._graph, pool=pool, stream=own):
+                self._result = _without_weight_cache(function)
+
+    def __call__(self) -> Result:
+        """The function's result for the present contents of the tensors it reads."""
+        if self._graph is None:
+            return self._function()
+        self._graph.replay()
+        return self._result
+
+
+def _without_weight_cache(function: Callable[[], Result]) -> Result:
+    """Call it so that autocast converts weights anew: a copy converted before would be frozen in the graph."""
+    if not torch.is_autocast_enabled("cuda"):
+        return function()
+    with torch.autocast("cuda", torch.get_autocast_dtype("cuda"), cache_enabled=False):
+        result: Result = function()
+        return result
+
+
+def detached_copy(tree: Result) -> Result:
+    """A dataclass with copies of its tensors, other fields as they are."""
+    return _map(tree, lambda tensor: tensor.detach().clone())
+
+
+def copy_into(target: Any, source: Any) -> None:
+    """Copy the tensors of a dataclass into those of another of the same shapes."""
+    for field in dataclasses.fields(target):
+        ours, theirs = getattr(target, field.name), getattr(source, field.name)
+        if isinstance(ours, Tensor):
+            ours.copy_(theirs)
+
+
+def _map(tree: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    changed = {
+        field.name: function(value)
+        for field in dataclasses.fields(tree)
+        if isinstance(value := getattr(tree, field.name), Tensor)
+    }
+    return dataclasses.replace(tree, **changed)

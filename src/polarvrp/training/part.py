@@ -1,0 +1,243 @@
+"""Some instances of a batch on their way through a training step.
+
+A step takes its batch whole or, while tours are refined, in halves: CPU cores refine the tours of one half while the
+GPU builds those of the other, both by the same parameters.
+
+Shape legend: B instances, S tours per instance, k refined tours per instance, T actions, N nodes, d width.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polarvrp.config import TrainConfig
+from polarvrp.decoding.engine import Engine
+from polarvrp.decoding.rollout import Decisions, Replay, multi_start, with_greedy_row
+from polarvrp.decoding.sampling import Sampler
+from polarvrp.environment.environment import Environment
+from polarvrp.model.policy import Policy
+from polarvrp.problem.instances import Instances
+from polarvrp.seeds import derive_seed
+from polarvrp.training.group import Share
+from polarvrp.training.objectives import Objective, loss_and_coefficients, mean_of_legal
+from polarvrp.training.refinement import Refiner
+from polarvrp.training.rewards import RewardNormalizer
+
+SUMS = ("instances", "loss", "sampled_cost", "best_cost", "greedy_cost", "refined_tours", "refinement_improvement")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What all parts of all steps share.
+
+    Attributes:
+        policy: Network in training.
+        engine: Computes rollouts and gradients.
+        config: Recipe.
+        bfloat16: Whether matrix products run in bfloat16.
+        objective: Loss of costs and log-likelihoods.
+        normalizer: Of rewards, None to train on raw costs.
+    """
+
+    policy: Policy
+    engine: Engine
+    config: TrainConfig
+    bfloat16: bool
+    objective: Objective
+    normalizer: RewardNormalizer | None
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[None]:
+        return torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """Refined tours that take the place of the tours they came from.
+
+    Attributes:
+        row: Tours that were refined, int64, ``[B, k]``.
+        accepted: Whether the refined tour is legal and strictly shorter, bool, ``[B, k]``.
+        replayed: The refined tours as the environment sees them.
+        improvement: Relative improvement, 0 where not accepted, float, ``[B, k]``.
+    """
+
+    row: Tensor
+    accepted: Tensor
+    replayed: Replay
+    improvement: Tensor
+
+    def put(self, tours: Tensor, refined: Tensor) -> Tensor:
+        """``tours`` (``[B, S]``) with the accepted of ``refined`` (``[B, k]``) in their places."""
+        return tours.scatter(1, self.row, torch.where(self.accepted, refined, tours.gather(1, self.row)))
+
+
+class Part:
+    """One part; its methods are the phases of a step, in the order in which they stand here.
+
+    They pass tensors on by attributes, so that a captured phase finds them where they were.
+
+    Args:
+        recipe: Common to all parts.
+        share: Which instances.
+        sampling: Source of the samples.
+        noise: Source of the routing noise of mixtures.
+    """
+
+    def __init__(self, recipe: Recipe, share: Share, sampling: torch.Generator, noise: torch.Generator) -> None:
+        self._recipe, self._share = recipe, share
+        self._sampling, self._noise = sampling, noise
+        self.refinement: Refinement | None = None
+        self.sums: Tensor
+
+    @property
+    def generators(self) -> tuple[torch.Generator, torch.Generator]:
+        """Sources of its random numbers."""
+        return self._sampling, self._noise
+
+    def seed(self, now: tuple[int, int, int]) -> None:
+        """Start the streams of a step: samples alike for all parts of a batch, noise of the part's own.
+
+        Args:
+            now: Stage, epoch and step.
+        """
+        seed, first = self._recipe.config.seed, self._share.first
+        self._sampling.manual_seed(derive_seed(seed, "sampling", *now))
+        self._noise.manual_seed(derive_seed(seed, "noise", *now, *([first] if first else [])))
+
+    def take(self, instances: Instances[Tensor]) -> None:
+        """Its instances of the batch."""
+        self.environment = Environment(instances[self._share.slice])
+
+    def encode(self) -> None:
+        """Node embeddings, with their graph."""
+        recipe, instances = self._recipe, self.environment.instances
+        recipe.policy.draw_noise_from(self._noise)
+        with recipe.autocast(instances.locs.device):
+            self._encoding = recipe.policy.encode(instances)
+        self._embeddings = self._encoding.embeddings.detach()
+
+    def decode(self) -> None:
+        """Sampled tours of all starts; POLAR adds one decoded greedily without a forced customer."""
+        recipe = self._recipe
+        recipe.policy.draw_noise_from(self._noise)
+        extra = recipe.config.paradigm == "polar"
+        starts = multi_start(self.environment)
+        with recipe.autocast(starts.device):
+            self.tours = recipe.engine.rollout(
+                recipe.policy,
+                self._embeddings,
+                self.environment,
+                with_greedy_row(starts) if extra else starts,
+                Sampler(self._sampling, self._share.first, self._share.total),
+                greedy_last=extra,
+                record=True,
+            )
+
+    def choose(self) -> None:
+        """The k best tours of each instance (the paper's k is 1)."""
+        tours = self.tours
+        self._before, self._row = tours.cost.topk(self._recipe.config.refined_tours, dim=1, largest=False)
+        index = self._row[..., None].expand(-1, -1, tours.actions.shape[2])
+        self._chosen = tours.actions.gather(1, index)
+
+    def settle(self) -> None:
+        """Wait for the tours; see ``Engine.settle``."""
+        self._recipe.engine.settle(self.environment, self.tours)
+
+    def submit(self, refiner: Refiner, now: tuple[int, int, int]) -> None:
+        """Give the chosen tours to the cores.
+
+        Args:
+            refiner: Local search.
+            now: Stage, epoch and step.
+        """
+        count = self._recipe.config.refined_tours
+        places = range(self._share.first * count, (self._share.first + self._share.size) * count)
+        seeds = [derive_seed(self._recipe.config.seed, "refinement", *now, place) for place in places]
+        self._pending = refiner.submit(self.environment.instances, self._chosen, seeds)
+
+    def collect(self) -> None:
+        """Wait for the cores; their tours arrive where those of the step before were."""
+        found = self._pending.result().actions
+        if not hasattr(self, "found"):
+            self.found = torch.empty_like(found, device=self._chosen.device)
+        self.found.copy_(found, non_blocking=True)
+
+    def search(self) -> None:
+        """Local search on the device itself."""
+        from polarvrp.training.local_search import improve
+
+        self.found = improve(self.environment.instances, self._chosen)
+
+    def replay(self) -> None:
+        """The found tours in the environment's eyes; those that are legal and shorter count."""
+        replayed = self._recipe.engine.replay(self.environment, self.found)
+        accepted = replayed.legal & (replayed.cost < self._before)
+        improvement = ((self._before - replayed.cost) / self._before).masked_fill(~accepted, 0.0)
+        self.refinement = Refinement(self._row, accepted, replayed, improvement)
+
+    def compare(self) -> None:
+        """Loss, and the decisions to learn from with the coefficient of each tour.
+
+        A refined tour's likelihood includes its first customer, which is forced for sampled tours: as published.
+        """
+        recipe, tours, refinement = self._recipe, self.tours, self.refinement
+        recipe.policy.draw_noise_from(self._noise)
+        self._weighted: list[tuple[Decisions, Tensor]]
+        if refinement is None:
+            cost = tours.cost
+            if recipe.normalizer is not None:
+                cost = recipe.normalizer(cost, self.environment.instances.flags)
+            loss, coefficients = loss_and_coefficients(recipe.objective, cost, tours.log_likelihood)
+            self._weighted = [(tours.decisions, coefficients)]
+        else:
+            with recipe.autocast(tours.cost.device):
+                refined = recipe.engine.score(
+                    recipe.policy, self._embeddings, self.environment.instances, refinement.replayed.decisions
+                )
+            cost = refinement.put(tours.cost, refinement.replayed.cost)
+            likelihood = refinement.put(tours.log_likelihood, refined)
+            loss, coefficients = loss_and_coefficients(recipe.objective, cost, likelihood)
+            taken = coefficients.gather(1, refinement.row) * refinement.accepted
+            kept = refinement.put(coefficients, torch.zeros_like(taken))
+            self._weighted = [(tours.decisions, kept), (refinement.replayed.decisions, taken)]
+        self.sums = self._sums(loss)
+
+    def backward(self) -> None:
+        """Add this part's share of the gradient."""
+        recipe, weight = self._recipe, self._share.size / self._share.total
+        recipe.policy.draw_noise_from(self._noise)
+        leaf = self._embeddings.requires_grad_()
+        leaf.grad = None
+        with recipe.autocast(leaf.device):
+            for decisions, coefficients in self._weighted:
+                recipe.engine.score_gradient(
+                    recipe.policy, leaf, self.environment.instances, decisions, weight * coefficients
+                )
+        encoding = self._encoding
+        auxiliary = encoding.auxiliary_loss
+        roots = [(encoding.embeddings, leaf.grad), (auxiliary, torch.full_like(auxiliary, weight))]
+        needed = [(root, grad) for root, grad in roots if root.requires_grad]
+        torch.autograd.backward([root for root, _ in needed], [grad for _, grad in needed])
+
+    def _sums(self, loss: Tensor) -> Tensor:
+        """Sums over instances in the order of ``SUMS``, float64, ``[7]``."""
+        tours, batch = self.tours, len(self.tours.cost)
+        extra = self._recipe.config.paradigm == "polar"
+        sampled = tours.cost[:, :-1] if extra else tours.cost
+        zero = torch.zeros_like(loss)
+        refined, improvement = zero, zero
+        if self.refinement is not None:
+            refined, improvement = self.refinement.accepted.sum(), self.refinement.improvement.sum()
+        values = (
+            torch.full_like(loss, batch),
+            loss.double() * batch,
+            mean_of_legal(sampled).sum(),
+            tours.cost.amin(1).sum(),
+            tours.cost[:, -1].sum() if extra else zero,
+            refined,
+            improvement,
+        )
+        return torch.stack([value.double() for value in values])

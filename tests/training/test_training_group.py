@@ -1,0 +1,59 @@
+"""Two processes that share a training get what one gets, up to rounding."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from polarvrp.cli.main import main
+from polarvrp.study import canonical
+
+RUN = "polarnet-ple-polar-n8-s0"
+SPEC: dict[str, Any] = {
+    "code": 1,
+    "model": {"backbone": "polarnet", "encoder": "ple", "width": 32, "heads": 4, "layers": 2, "feedforward_width": 32},
+    "training": {
+        "paradigm": "polar",
+        "num_customers": 8,
+        "epochs": 2,
+        "instances_per_epoch": 15,
+        "batch_size": 6,
+        "refinement_start_epoch": 1,
+        "validation_instances": 2,
+        "precision": "float32",
+    },
+}
+
+
+def trained(folder: Path, validation: Path, launcher: list[str]) -> Path:
+    """Folder with the outputs of a training that the launcher started."""
+    command = ["polarvrp", "train", RUN, "--spec", canonical(SPEC), "--workers", "1"]
+    command += ["--state", str(folder / "state"), "--output", str(folder / "weights.safetensors")]
+    environment = os.environ | {"WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *launcher, "-m", *command, "--validation", str(validation)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_two_processes_equal_one(tmp_path: Path) -> None:
+    validation = tmp_path / "OVRPBLTW-n8.npz"
+    words = ["--variant", "OVRPBLTW", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
+    assert main(["generate", *words, "--output", str(validation)]) == 0
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    one = trained(tmp_path / "one", validation, [])
+    two = trained(tmp_path / "two", validation, launcher)
+    for mine, theirs in zip(
+        *(pq.read_table(folder / "history.parquet").to_pylist() for folder in (one, two)), strict=True
+    ):
+        for key in ("loss", "sampled_cost", "greedy_cost", "best_cost", "refined_tours", "validation_cost"):
+            assert theirs[key] == pytest.approx(mine[key], rel=1e-4), key
+    weights, expected = load_file(two / "weights.safetensors"), load_file(one / "weights.safetensors")
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-5)
