@@ -8,7 +8,7 @@ import pytest
 
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
-from polarvrp.files import atomic_path, write_text
+from polarvrp.files import atomic_folder, atomic_path, write_text
 
 
 def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -53,3 +53,18 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder"
+    for name in ("one", "two"):
+        with atomic_folder(target) as temporary:
+            (temporary / name).write_text("")
+    assert [path.name for path in target.iterdir()] == ["two"]
+    with pytest.raises(RuntimeError), atomic_folder(target) as temporary:
+        (temporary / "half").write_text("")
+        raise RuntimeError
+    assert [path.name for path in target.iterdir()] == ["two"]
+    assert list(target.parent.iterdir()) == [target]
+    with pytest.raises(DataError, match="is a file; name a folder"), atomic_folder(target / "two"):
+        pass

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,6 +50,39 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; on success it takes the place of ``path``, on failure it is removed.
+
+    Args:
+        path: Final folder; missing parents are created, a folder that is there is replaced as a whole.
+
+    Yields:
+        An empty folder, to be filled by the caller.
+
+    Raises:
+        DataError: If nothing can be written there.
+    """
+    final = Path(path).resolve()
+    if final.exists() and not final.is_dir():
+        raise DataError(f"{path} is a file; name a folder to write")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}-"))
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        _swap(temporary, final)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}); free space or choose another folder"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
     with atomic_path(path) as temporary:
@@ -75,6 +109,21 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], schema: Any,
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=with_provenance(schema, provenance))
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
+
+
+def _swap(new: Path, final: Path) -> None:
+    """Put a folder in the place of another, which goes only when that worked."""
+    if not final.exists():
+        new.rename(final)
+        return
+    aside = new.with_name(f"{new.name}-old")
+    final.rename(aside)
+    try:
+        new.rename(final)
+    except OSError:
+        aside.rename(final)
+        raise
+    shutil.rmtree(aside)
 
 
 def _umask() -> int:

@@ -92,7 +92,8 @@ def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: 
         ([RUN, "--configfile", "text.yaml"], "learning_rate"),
         ([RUN, "--spec", "{", "--validation", "mine.yaml"], "--spec is no JSON"),
         ([RUN, "--spec", "{}", "--configfile", "mine.yaml"], "either --configfile or --spec"),
-        ([RUN, "--spec", "{}"], "--validation"),
+        ([RUN, "--spec", SPEC], "--validation"),
+        ([RUN, "--spec", "{}"], "a training's specification needs 'model'"),
         ([RUN, "--configfile", "mine.yaml", "--workers", "0"], "--workers must be at least 1"),
         # a specification of another network than the run's name says
         (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polarvrp.cli.arguments import add_engine_argument
+from polarvrp.cli.specification import add_specification_arguments, read_specification
 from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ RESULTS = Path("results")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("run", metavar="RUN", help="name of the run, e.g. polarnet-ple-polar-n50-s0")
-    parser.add_argument("--configfile", type=Path, help="your own configuration, merged over config/")
-    parser.add_argument("--spec", help="specification of the run as JSON instead of configuration files")
+    add_specification_arguments(parser)
     parser.add_argument("--state", type=Path, help="resumable state (default: results/checkpoints/RUN)")
     parser.add_argument("--validation", type=Path, nargs="+", help="validation sets (default: made where missing)")
     parser.add_argument("--output", type=Path, help="weights (default: results/models/RUN/weights.safetensors)")
@@ -36,29 +34,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    from polarvrp.study import load_study, parse_run, train_spec
+    from polarvrp.study import parse_run
 
     run = parse_run(options.run)
     _require_time(options.max_seconds)
-    if options.spec is None:
-        study = load_study(options.configfile)
-        spec = train_spec(study, run)
-        validation = options.validation or [_validation_set(study, name, run) for name in study.training_variants]
-    elif options.configfile is not None:
-        raise ConfigError("give either --configfile or --spec, not both")
-    else:
-        spec = _parse_json(options.spec)
-        if not options.validation:
+    spec, study = read_specification(options, run)
+    validation = options.validation
+    if not validation:
+        if study is None:
             raise ConfigError("--spec needs --validation FILE.npz ...")
-        validation = options.validation
+        validation = [_validation_set(study, name, run) for name in study.training_variants]
     missing = [path for path in validation if not path.is_file()]
     if missing:
         raise DataError(f"validation set {missing[0]} does not exist; make it with `polarvrp generate`")
-    _require_same_run(run, spec)
     workers = _threads() if options.workers is None else options.workers
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {workers}")
 
+    from polarvrp.training.portable import write_specification
     from polarvrp.training.trainer import TrainJob, train
 
     output = options.output or RESULTS / "models" / run.name / "weights.safetensors"
@@ -73,6 +66,7 @@ def execute(options: argparse.Namespace) -> int:
         max_seconds=options.max_seconds,
         engine=options.engine,
     )
+    write_specification(job.state, spec)
     return 0 if train(job) else EXIT_RESUMABLE
 
 
@@ -83,18 +77,6 @@ def _validation_set(study: StudyConfig, variant: str, run: RunSpec) -> Path:
     path = RESULTS / "datasets" / "validation" / f"{variant}-n{run.num_customers}.npz"
     require_set(path, variant, run.num_customers, study.datasets.validation_instances, study.datasets.validation_seed)
     return path
-
-
-def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
-    """Refuse a specification that trains something else than the run's name says."""
-    from polarvrp.study import parse_train_spec
-
-    model, training = parse_train_spec(spec)
-    names = ("backbone", "encoder", "paradigm", "num_customers", "seed")
-    found = (model.backbone, model.encoder, training.paradigm, training.num_customers, training.seed)
-    for name, value in zip(names, found, strict=True):
-        if value != getattr(run, name):
-            raise ConfigError(f"run {run.name} has {name} {getattr(run, name)}, its specification {value}")
 
 
 def _require_time(max_seconds: float | None) -> None:
@@ -109,13 +91,3 @@ def _threads() -> int:
     """Threads that the environment grants, else all cores."""
     granted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(granted) if granted.isdecimal() and int(granted) > 0 else os.cpu_count() or 1
-
-
-def _parse_json(text: str) -> dict[str, Any]:
-    try:
-        spec = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--spec is no JSON: {error}") from error
-    if not isinstance(spec, dict):
-        raise ConfigError(f"--spec must be a JSON object, got {type(spec).__name__}")
-    return spec

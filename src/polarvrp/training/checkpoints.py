@@ -46,6 +46,11 @@ class Position:
     reward_means: list[float] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Grows with every step of the training."""
+        return self.stage, self.epoch, self.step
+
 
 class CheckpointStore:
     """Checkpoints of one training.
@@ -66,15 +71,19 @@ class CheckpointStore:
         Raises:
             DataError: If it cannot be written; the one before it stays.
         """
+        self.put(position, _tensors(model, optimizer), KEPT if optimizer is not None else 1)
+
+    def put(self, position: Position, tensors: dict[str, Tensor], kept: int = KEPT) -> None:
+        """Write a checkpoint of these tensors, then remove those older than the newest ``kept``; as ``save``."""
         self._remove_leftovers()
         final = self._folder / f"checkpoint-{position.stage:02d}-{position.epoch:05d}-{position.step:08d}"
         try:
-            self._write(final, position, _tensors(model, optimizer))
+            self._write(final, position, tensors)
         except (OSError, SafetensorError) as error:
             self._remove_leftovers()
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"{final} cannot be written ({reason}); free space, the same command goes on") from error
-        for old in self._existing()[: -KEPT if optimizer is not None else -1]:
+        for old in _existing(self._folder)[:-kept]:
             shutil.rmtree(old)
 
     def _write(self, final: Path, position: Position, tensors: dict[str, Tensor]) -> None:
@@ -97,16 +106,18 @@ class CheckpointStore:
     def load(self) -> tuple[Position, dict[str, Tensor]]:
         """The newest readable checkpoint, for ``restore``; without one, the beginning and no tensors."""
         self._remove_leftovers()
-        for folder in reversed(self._existing()):
-            try:
-                position = Position(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
-                return position, load_file(folder / "state.safetensors")
-            except (OSError, ValueError, TypeError, SafetensorError) as error:
-                logger.warning("%s is unreadable (%s); trying the checkpoint before it", folder, error)
-        return Position(), {}
+        return read_newest(self._folder)
 
-    def _existing(self) -> list[Path]:
-        return sorted(self._folder.glob("checkpoint-*"))
+
+def read_newest(folder: Path) -> tuple[Position, dict[str, Tensor]]:
+    """The newest readable checkpoint in a folder, which is left as it is; without one, the beginning and no tensors."""
+    for checkpoint in reversed(_existing(folder)):
+        try:
+            position = Position(**json.loads((checkpoint / "state.json").read_text(encoding="utf-8")))
+            return position, load_file(checkpoint / "state.safetensors")
+        except (OSError, ValueError, TypeError, SafetensorError) as error:
+            logger.warning("%s is unreadable (%s); trying the checkpoint before it", checkpoint, error)
+    return Position(), {}
 
 
 def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -122,6 +133,10 @@ def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim
                 # The step counter lives in main memory unless the optimiser is to be captured in a graph.
                 in_memory = key == "step" and not optimizer.defaults.get("capturable")
                 optimizer.state[parameter][key] = value if in_memory else value.to(parameter.device)
+
+
+def _existing(folder: Path) -> list[Path]:
+    return sorted(folder.glob("checkpoint-*"))
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:

@@ -1,0 +1,61 @@
+"""What a run is trained by, from configuration files or as JSON: options that commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarvrp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from polarvrp.study import RunSpec
+    from polarvrp.study_config import StudyConfig
+
+
+def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
+    """A configuration of the user's own, or a whole specification."""
+    parser.add_argument("--configfile", type=Path, help="your own configuration, merged over config/")
+    parser.add_argument("--spec", help="specification of the run as JSON instead of configuration files")
+
+
+def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[str, Any], StudyConfig | None]:
+    """Specification of a run, and the study that it comes from, None where it was given as JSON.
+
+    Raises:
+        ConfigError: If it is unreadable, or trains something else than the run's name says.
+    """
+    from polarvrp.study import load_study, train_spec
+
+    if options.spec is None:
+        study = load_study(options.configfile)
+        return train_spec(study, run), study
+    if options.configfile is not None:
+        raise ConfigError("give either --configfile or --spec, not both")
+    spec = _parse_json(options.spec)
+    _require_same_run(run, spec)
+    return spec, None
+
+
+def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
+    """Refuse a specification that trains something else than the run's name says."""
+    from polarvrp.study import parse_train_spec
+
+    model, training = parse_train_spec(spec)
+    names = ("backbone", "encoder", "paradigm", "num_customers", "seed")
+    found = (model.backbone, model.encoder, training.paradigm, training.num_customers, training.seed)
+    for name, value in zip(names, found, strict=True):
+        if value != getattr(run, name):
+            raise ConfigError(f"run {run.name} has {name} {getattr(run, name)}, its specification {value}")
+
+
+def _parse_json(text: str) -> dict[str, Any]:
+    try:
+        spec = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--spec is no JSON: {error}") from error
+    if not isinstance(spec, dict):
+        raise ConfigError(f"--spec must be a JSON object, got {type(spec).__name__}")
+    return spec
