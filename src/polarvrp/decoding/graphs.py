@@ -40,7 +40,7 @@ class CapturedCall(Generic[Result]):
                 self._graph.register_generator_state(generator)
             own = None if stream == torch.cuda.default_stream(device) else stream  # the default one cannot capture
             with torch.cuda.graph(self._graph, pool=pool, stream=own):
-                self._result = _without_weight_cache(function)
+                self._result = function()
 
     def __call__(self) -> Result:
         """The function's result for the present contents of the tensors it reads."""
@@ -48,15 +48,6 @@ class CapturedCall(Generic[Result]):
             return self._function()
         self._graph.replay()
         return self._result
-
-
-def _without_weight_cache(function: Callable[[], Result]) -> Result:
-    """Call it so that autocast converts weights anew: a copy converted before would be frozen in the graph."""
-    if not torch.is_autocast_enabled("cuda"):
-        return function()
-    with torch.autocast("cuda", torch.get_autocast_dtype("cuda"), cache_enabled=False):
-        result: Result = function()
-        return result
 
 
 def detached_copy(tree: Result) -> Result:

@@ -12,7 +12,7 @@ import torch
 
 from polarvrp.decoding.greedy import Decoding, solve_greedily
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import compile_parts
+from polarvrp.model.precision import bfloat16_products, compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.tours import check_tour, first_impossible_customer
@@ -67,7 +67,7 @@ def _decode(
     policy: Policy, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool
 ) -> Sequence[list[int]]:
     device = next(policy.parameters()).device
-    with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+    with bfloat16_products(device, bfloat16):
         _, tours = solve_greedily(policy, to_tensors(instances, device), decoding)
     if device.type == "cuda":
         torch.cuda.synchronize(device)

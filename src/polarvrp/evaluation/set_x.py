@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import torch
 
 from polarvrp.decoding.greedy import Decoding, solve_greedily
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.files import write_rows
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.tours import actions_to_routes
 from polarvrp.problem.vrplib import check_routes, load_set_x, to_instances
@@ -53,7 +53,7 @@ def evaluate_set_x(
     for name in names:
         library, best_known, _ = load_set_x(name)
         start_s = time.perf_counter()
-        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+        with bfloat16_products(device, bfloat16):
             _, (actions,) = solve_greedily(policy, to_tensors(to_instances(library), device), decoding)
         seconds = time.perf_counter() - start_s
         report = check_routes(library, actions_to_routes(actions, num_depots=1))

@@ -12,6 +12,18 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
+def bfloat16_products(device: torch.device, enabled: bool) -> torch.autocast:
+    """Context in which matrix products run in bfloat16, parameters staying as they are.
+
+    Converted weights are not kept between uses: a captured graph would go on with those of its capture.
+
+    Args:
+        device: Where they run.
+        enabled: False leaves everything as it is.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
 def compile_parts(policy: Policy) -> None:
     """Compile each layer of the encoder: for the first shape that comes, and once more for all others.
 

@@ -6,7 +6,6 @@ GPU builds those of the other, both by the same parameters.
 Shape legend: B instances, S tours per instance, k refined tours per instance, T actions, N nodes, d width.
 """
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +17,7 @@ from polarvrp.decoding.rollout import Decisions, Replay, multi_start, with_greed
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import Share
@@ -47,9 +47,6 @@ class Recipe:
     bfloat16: bool
     objective: Objective
     normalizer: RewardNormalizer | None
-
-    def autocast(self, device: torch.device) -> AbstractContextManager[None]:
-        return torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ class Part:
         """Node embeddings, with their graph."""
         recipe, instances = self._recipe, self.environment.instances
         recipe.policy.draw_noise_from(self._noise)
-        with recipe.autocast(instances.locs.device):
+        with bfloat16_products(instances.locs.device, recipe.bfloat16):
             self._encoding = recipe.policy.encode(instances)
         self._embeddings = self._encoding.embeddings.detach()
 
@@ -124,7 +121,7 @@ class Part:
         recipe.policy.draw_noise_from(self._noise)
         extra = recipe.config.paradigm == "polar"
         starts = multi_start(self.environment)
-        with recipe.autocast(starts.device):
+        with bfloat16_products(starts.device, recipe.bfloat16):
             self.tours = recipe.engine.rollout(
                 recipe.policy,
                 self._embeddings,
@@ -193,7 +190,7 @@ class Part:
             loss, coefficients = loss_and_coefficients(recipe.objective, cost, tours.log_likelihood)
             self._weighted = [(tours.decisions, coefficients)]
         else:
-            with recipe.autocast(tours.cost.device):
+            with bfloat16_products(tours.cost.device, recipe.bfloat16):
                 refined = recipe.engine.score(
                     recipe.policy, self._embeddings, self.environment.instances, refinement.replayed.decisions
                 )
@@ -211,7 +208,7 @@ class Part:
         recipe.policy.draw_noise_from(self._noise)
         leaf = self._embeddings.requires_grad_()
         leaf.grad = None
-        with recipe.autocast(leaf.device):
+        with bfloat16_products(leaf.device, recipe.bfloat16):
             for decisions, coefficients in self._weighted:
                 recipe.engine.score_gradient(
                     recipe.policy, leaf, self.environment.instances, decisions, weight * coefficients

@@ -179,7 +179,7 @@ class Trainer:
         config = self._config
         self.policy = self._networks.build(self.position.stage)
         device = next(self.policy.parameters()).device
-        self._optimizer = _optimizer(config, self.policy, device)
+        self._optimizer = make_optimizer(config, self.policy, device)
         restore(tensors, self.policy, self._optimizer)
         if device.type == "cuda":
             compile_parts(self.policy)
@@ -296,7 +296,7 @@ def _stop_requests(max_seconds: float | None) -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def _optimizer(config: TrainConfig, policy: Policy, device: torch.device) -> torch.optim.Optimizer:
+def make_optimizer(config: TrainConfig, policy: Policy, device: torch.device) -> torch.optim.Optimizer:
     """On a GPU in the form that a graph can capture: one kernel, learning rate and step counter on the device."""
     trainable = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam

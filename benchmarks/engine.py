@@ -1,0 +1,292 @@
+"""How fast are training and inference, after a check that they are right? One table, one Parquet file.
+
+    python benchmarks/engine.py --num-customers 50 100 --output results/benchmarks/engine.parquet
+
+For every backbone and encoder: the engine's tours and gradients against level ``parallel`` in float32, then the time
+of a training step by phase, seconds of an epoch of 100,000 instances, instances a second, memory, the share of the
+measured peak arithmetic, and the seconds of greedy inference on 1,000 instances under the eight symmetries.
+``--against DIR --command "..."`` runs a command of yours in DIR afterwards on the same machine and puts its wall time
+beside ours.
+"""
+
+import argparse
+import itertools
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from polarvrp.config import BACKBONES, ModelConfig, TrainConfig
+from polarvrp.decoding.engine import LEVELS, Engine, make_engine
+from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.decoding.parallel import ParallelEngine
+from polarvrp.decoding.rollout import multi_start, with_greedy_row
+from polarvrp.decoding.sampling import Sampler
+from polarvrp.environment.environment import Environment
+from polarvrp.model.cost import multiply_adds
+from polarvrp.model.policy import Policy
+from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
+from polarvrp.model.registry import build_policy
+from polarvrp.problem.instances import Instances, to_arrays
+from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.tours import check_tour, flat_actions
+from polarvrp.progress import progress
+from polarvrp.tolerances import POLICY_TOLERANCE
+from polarvrp.training.clock import PHASES
+from polarvrp.training.refinement import Refiner
+from polarvrp.training.step import TrainingStep
+from polarvrp.training.trainer import make_optimizer
+
+EPOCH_INSTANCES = 100_000
+WARM_UP_STEPS = 4
+PAIRS = [f"{backbone}-{encoder}" for backbone, encoders in BACKBONES.items() for encoder in encoders]
+BATCH_SIZES = {"cpu": 64, "cuda": 256}
+"""Up to 50 customers; half of it beyond."""
+
+MEAN_LIKELIHOOD_ERROR, LARGEST_LIKELIHOOD_ERROR = 0.01, 0.1
+GRADIENT_ERROR = {torch.bfloat16: 0.01, torch.float32: 1e-4}
+"""Largest allowed relative error of gradients by the precision of products."""
+
+
+def main() -> int:
+    """Check, time, print, write."""
+    options = parse()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    peak = measured_peak(device)
+    jobs = list(itertools.product(options.models, options.paradigms, options.num_customers))
+    rows = []
+    with Refiner(options.workers) as refiner:
+        for model, paradigm, size in progress(jobs, len(jobs), "engine", "training"):
+            rows.append(measure(model, paradigm, size, device, peak, refiner, options))
+            print(brief(rows[-1]), flush=True)
+    table = pd.DataFrame(rows)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    table.to_parquet(options.output, index=False)
+    print(table.drop(columns=["card", "torch", "python", "date"]).round(3).T.to_string(header=False))
+    print(f"{rows[0]['card']}, torch {torch.__version__}; peak {peak / 1e12:.1f} TFLOP/s, {bandwidth(device):.2f} TB/s")
+    if options.against is not None:
+        print_rival(options.against, options.command)
+    return 0 if table["correct"].all() else 1
+
+
+def parse() -> argparse.Namespace:
+    """Options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--models", nargs="+", default=PAIRS, choices=PAIRS, metavar="BACKBONE-ENCODER")
+    parser.add_argument("--paradigms", nargs="+", default=["po"], choices=("rl", "po", "polar"))
+    parser.add_argument("--num-customers", type=int, nargs="+", default=[50, 100])
+    parser.add_argument("--batch-size", type=int, help="default: 256 on a GPU, 64 on a CPU, half of it beyond n = 50")
+    parser.add_argument("--steps", type=int, default=20, help="timed steps")
+    parser.add_argument("--instances", type=int, default=1000, help="instances of the timed inference")
+    parser.add_argument("--engine", choices=LEVELS, default="auto")
+    parser.add_argument("--workers", type=int, default=0, help="processes of local search (polar); 0: this one")
+    parser.add_argument("--refiner", choices=("pyvrp", "gpu"), default="pyvrp")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="folder of a rival; needs --command")
+    parser.add_argument("--command", help="what to run there, timed as a whole")
+    parser.add_argument("--output", type=Path, default=Path("results/benchmarks/engine.parquet"))
+    options = parser.parse_args()
+    if (options.against is None) != (options.command is None):
+        parser.error("--against DIR and --command belong together")
+    return options
+
+
+def measure(
+    model: str,
+    paradigm: str,
+    size: int,
+    device: torch.device,
+    peak: float,
+    refiner: Refiner,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """One row of the table."""
+    backbone, _, encoder = model.partition("-")
+    policy = build_policy(ModelConfig(backbone, encoder, num_customers=size), seed=0).to(device)
+    batch = options.batch_size or BATCH_SIZES[device.type] // (1 if size <= 50 else 2)
+    errors = check(policy, size, device, options.engine)
+    if device.type == "cuda":
+        compile_parts(policy)
+    seconds, phases, memory, level = training(policy, paradigm, size, batch, refiner, options)
+    work = step_operations(model, size, batch)
+    return {
+        "model": model,
+        "paradigm": paradigm,
+        "num_customers": size,
+        "batch_size": batch,
+        "engine": level,
+        **errors,
+        "step_ms": 1e3 * seconds,
+        **{f"{phase}_ms": 1e3 * value for phase, value in phases.items()},
+        "instances_per_second": batch / seconds,
+        "epoch_seconds": seconds * EPOCH_INSTANCES / batch,
+        "memory_gb": memory,
+        "share_of_peak": work / seconds / peak,
+        "inference_seconds": inference(policy, size, device, options),
+        "card": torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def brief(row: dict[str, Any]) -> str:
+    """One line for the impatient."""
+    verdict = "right" if row["correct"] else "WRONG"
+    return (
+        f"{row['model']} {row['paradigm']} n={row['num_customers']} {row['engine']}: {verdict}, "
+        f"step {row['step_ms']:.1f} ms, epoch {row['epoch_seconds']:.1f} s, inference {row['inference_seconds']:.3f} s"
+    )
+
+
+def check(policy: Policy, size: int, device: torch.device, level: str) -> dict[str, Any]:
+    """The engine's tours judged by the exact checker, its likelihoods and gradients by level parallel in float32."""
+    policy.eval()  # without the routing noise of mixtures, which no two rollouts share
+    instances = generate_batch(size, 16, torch.Generator(device).manual_seed(1), device)
+    environment, plain = Environment(instances), ParallelEngine(graphed=False)
+    engine = make_engine(policy, instances.num_nodes, level)
+    half = has_bfloat16(device)
+    sampler = Sampler(torch.Generator(device).manual_seed(2))
+    starts = with_greedy_row(multi_start(environment))
+    with bfloat16_products(device, half):
+        embeddings = policy.encode(instances).embeddings.detach()
+        tours = engine.rollout(policy, embeddings, environment, starts, sampler, greedy_last=True, record=True)
+    replayed = plain.replay(environment, tours.actions, num_free=1)
+    wanted = plain.score(policy, embeddings.float(), instances, replayed.decisions)
+    difference = (tours.log_likelihood - wanted).abs()
+    weights = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(3)).to(device)
+    with bfloat16_products(device, half):
+        found = gradient(engine, policy, embeddings, instances, tours.decisions, weights)
+    expected = gradient(plain, policy, embeddings.float(), instances, replayed.decisions, weights)
+    gradient_error = float((found - expected).norm() / expected.norm())
+    problems = [problem for index in range(16) for problem in tour_problems(instances, tours.actions, index)]
+    correct = (
+        not problems
+        and bool(replayed.legal.all())
+        and torch.equal(replayed.cost, tours.cost)
+        and float(difference.mean()) < MEAN_LIKELIHOOD_ERROR
+        and float(difference.max()) < LARGEST_LIKELIHOOD_ERROR
+        and gradient_error < GRADIENT_ERROR[torch.bfloat16 if half else torch.float32]
+    )
+    return {
+        "correct": correct,
+        "infeasible_tours": len(problems),
+        "largest_cost_difference": float((replayed.cost - tours.cost).abs().max()),
+        "mean_likelihood_error": float(difference.mean()),
+        "largest_likelihood_error": float(difference.max()),
+        "gradient_error": gradient_error,
+    }
+
+
+def gradient(
+    engine: Engine, policy: Policy, embeddings: Tensor, instances: Instances[Tensor], decisions: Any, weights: Tensor
+) -> Tensor:
+    """Gradient by the embeddings and all decoder parameters as one vector."""
+    policy.zero_grad()
+    leaf = embeddings.clone().requires_grad_()
+    engine.score_gradient(policy, leaf, instances, decisions, weights)
+    parts = [leaf.grad, *(parameter.grad for parameter in policy.decoder.parameters())]
+    policy_gradient = torch.cat([part.float().flatten() for part in parts if part is not None])
+    policy.zero_grad()
+    return policy_gradient
+
+
+def tour_problems(instances: Instances[Tensor], actions: Tensor, index: int) -> list[str]:
+    """What the exact checker has to say against the tours of one instance."""
+    arrays = to_arrays(instances)
+    reports = [check_tour(arrays, index, flat_actions(tour, 1), POLICY_TOLERANCE) for tour in actions[index].tolist()]
+    return [report.first_problem for report in reports if report.first_problem is not None]
+
+
+def training(
+    policy: Policy, paradigm: str, size: int, batch: int, refiner: Refiner, options: argparse.Namespace
+) -> tuple[float, dict[str, float], float, str]:
+    """Median seconds of a step, mean seconds by phase, peak memory in 1e9 bytes, level of the engine."""
+    device = next(policy.parameters()).device
+    config = TrainConfig(
+        paradigm=paradigm, num_customers=size, batch_size=batch, refinement_start_epoch=0, refiner=options.refiner
+    )
+    policy.train()
+    optimizer = make_optimizer(config, policy, device)
+    step = TrainingStep(policy, optimizer, config, has_bfloat16(device), refiner, engine=options.engine)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    for number in range(WARM_UP_STEPS):
+        step.run(0, 1, number, batch)
+    step.begin_epoch()
+    for number in range(WARM_UP_STEPS):
+        step.run(0, 2, number, batch)
+    seconds, phases = [], dict.fromkeys(PHASES, 0.0)
+    for number in range(options.steps):
+        start_s = time.perf_counter()
+        sums = step.run(0, 3, number, batch)
+        seconds.append(time.perf_counter() - start_s)
+        for phase in PHASES:
+            phases[phase] += sums[f"seconds_{phase}"] / options.steps
+    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
+    return sorted(seconds)[len(seconds) // 2], phases, memory, step.level
+
+
+def inference(policy: Policy, size: int, device: torch.device, options: argparse.Namespace) -> float:
+    """Seconds of greedy multi-start under the eight symmetries, the least of three runs after one untimed."""
+    policy.eval()
+    instances = generate_batch(size, options.instances, torch.Generator(device).manual_seed(4), device)
+    decoding = replace(Decoding(), engine=options.engine)
+    seconds = []
+    for _ in range(4 if device.type == "cuda" else 1):
+        start_s = time.perf_counter()
+        with bfloat16_products(device, has_bfloat16(device)):
+            solve_greedily(policy, instances, decoding)
+        seconds.append(time.perf_counter() - start_s)
+    return min(seconds[1:] or seconds)
+
+
+def step_operations(model: str, size: int, batch: int) -> float:
+    """Floating-point operations of a step: encoder once with gradients, decoder for rollout and with gradients."""
+    backbone, _, encoder = model.partition("-")
+    counts = multiply_adds(build_policy(ModelConfig(backbone, encoder, num_customers=size)), size)
+    return 2.0 * batch * (3 * counts["encoder"] + 4 * counts["decoder"])
+
+
+def measured_peak(device: torch.device) -> float:
+    """Operations a second of a large matrix product in the precision of training."""
+    side, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (2048, torch.float32)
+    one, other = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    return 2.0 * side**3 / fastest(lambda: one @ other, device)
+
+
+def bandwidth(device: torch.device) -> float:
+    """Terabytes a second of a large copy, bytes read plus bytes written."""
+    source = torch.randn((1 << 28) if device.type == "cuda" else (1 << 24), device=device)
+    target = torch.empty_like(source)
+    return 2.0 * source.numel() * 4 / fastest(lambda: target.copy_(source), device) / 1e12
+
+
+def fastest(function: Any, device: torch.device) -> float:
+    """Least seconds of ten calls."""
+    seconds = []
+    for _ in range(10):
+        start_s = time.perf_counter()
+        function()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start_s)
+    return min(seconds)
+
+
+def print_rival(folder: Path, command: str) -> None:
+    """Run somebody else's command and print its wall time."""
+    start_s = time.perf_counter()
+    done = subprocess.run(shlex.split(command), cwd=folder, check=False)
+    print(f"{folder}: {command!r} took {time.perf_counter() - start_s:.1f} s, exit status {done.returncode}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
