@@ -1,0 +1,356 @@
+# mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
+"""Kernels of fused scoring: attention and pointer over tiles of packed decisions of one instance each.
+
+Gradients of what all decisions of an instance share are summed in registers: one program takes every ``splits``-th
+tile of its instance and adds its sum to a place of its own, so results do not depend on the order of programs.
+
+A part is a run of whole tiles of the table; ``first`` is its first tile and pointers to slots point at its first slot.
+Operands are bfloat16 or float32, sums, softmax and tanh float32. Loops are ``while`` because the interpreter
+cannot count up to a loaded number. Powers of two: ``width``, ``heads``, ``node_block``.
+
+Shape legend: B instances, N nodes, P slots of a part, C slots of the table, W mask words, d = ``width`` features,
+H = ``heads`` heads, S tours an instance.
+"""
+
+import triton
+import triton.language as tl
+
+TILE = tl.constexpr(64)
+WORD_BITS = tl.constexpr(64)
+ILLEGAL = tl.constexpr(-1.0e9)
+CLIP = tl.constexpr(10.0)
+
+
+@triton.jit
+def legal_nodes(mask, slots, nodes, words: tl.constexpr):
+    """Mask bits as booleans, ``[slots, nodes]``."""
+    bits = tl.load(mask + slots * words)[:, None]
+    for word in tl.static_range(1, words):
+        later = tl.load(mask + slots * words + word)[:, None]
+        bits = tl.where((nodes // WORD_BITS == word)[None, :], later, bits)
+    return ((bits >> (nodes % WORD_BITS).to(tl.int64)[None, :]) & 1) != 0
+
+
+@triton.jit
+def load_nodes(rows, instance, nodes, features, num_nodes, width: tl.constexpr):
+    """Some features of the nodes of an instance, 0 beyond the last node, ``[nodes, features]``."""
+    offsets = (instance * num_nodes + nodes)[:, None] * width + features[None, :]
+    return tl.load(rows + offsets, mask=(nodes < num_nodes)[:, None], other=0.0)
+
+
+@triton.jit
+def add_to_nodes(sums, values, place, nodes, features, num_nodes, width: tl.constexpr):
+    """Add ``[nodes, features]`` to the sums of one place of ``[places, N, d]``."""
+    pointers = sums + (place * num_nodes + nodes)[:, None] * width + features[None, :]
+    inside = (nodes < num_nodes)[:, None]
+    tl.store(pointers, tl.load(pointers, mask=inside, other=0.0) + values, mask=inside)
+
+
+@triton.jit
+def glimpse_weights(
+    query, keys, mask, slots, nodes, num_nodes, words: tl.constexpr, masking: tl.constexpr, scale: tl.constexpr
+):
+    """Attention weights before their division by the row sums, and those sums."""
+    scores = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
+    seen = (nodes < num_nodes)[None, :]
+    if masking == "hard":
+        seen = seen & legal_nodes(mask, slots, nodes, words)
+    if masking == "plus_one":
+        scores += legal_nodes(mask, slots, nodes, words).to(tl.float32)
+    scores = tl.where(seen, scores, ILLEGAL)
+    weights = tl.exp(scores - tl.max(scores, 1)[:, None])
+    return weights, tl.sum(weights, 1)
+
+
+@triton.jit
+def glimpse_forward(
+    query,  # [P, d]
+    keys,  # [B, N, d]
+    values,  # [B, N, d]
+    mask,  # int64 [P, W]
+    instance,  # int64 [P]
+    glimpse,  # [P, d], written
+    num_instances,
+    num_nodes,
+    heads: tl.constexpr,
+    width: tl.constexpr,
+    words: tl.constexpr,
+    masking: tl.constexpr,
+    scale: tl.constexpr,
+    node_block: tl.constexpr,
+):
+    """Attention of each decision to the nodes of its instance; one program a tile and head."""
+    tile, head = tl.program_id(0) // heads, tl.program_id(0) % heads
+    head_width: tl.constexpr = width // heads
+    slots = tile * TILE + tl.arange(0, TILE)
+    features = head * head_width + tl.arange(0, head_width)
+    offsets = slots[:, None] * width + features[None, :]
+    owner = tl.load(instance + tile * TILE)
+    if owner < num_instances:
+        nodes = tl.arange(0, node_block)
+        tile_keys = load_nodes(keys, owner, nodes, features, num_nodes, width)
+        tile_values = load_nodes(values, owner, nodes, features, num_nodes, width)
+        weights, totals = glimpse_weights(
+            tl.load(query + offsets), tile_keys, mask, slots, nodes, num_nodes, words, masking, scale
+        )
+        mixed = tl.dot(weights.to(tile_values.dtype), tile_values, input_precision="ieee") / totals[:, None]
+        tl.store(glimpse + offsets, mixed.to(glimpse.dtype.element_ty))
+    else:
+        tl.store(glimpse + offsets, tl.zeros([TILE, head_width], glimpse.dtype.element_ty))
+
+
+@triton.jit
+def glimpse_backward(
+    query,  # [P, d]
+    keys,  # [B, N, d]
+    values,  # [B, N, d]
+    mask,  # int64 [P, W]
+    upstream,  # gradient by the glimpse, [P, d]
+    first_tile,  # int64 [B + 1]
+    query_gradient,  # [P, d], zeros, written
+    key_sums,  # float32 [splits, B, N, d], added to
+    value_sums,  # float32 [splits, B, N, d], added to
+    first,
+    num_tiles,
+    num_instances,
+    num_nodes,
+    splits,
+    heads: tl.constexpr,
+    width: tl.constexpr,
+    words: tl.constexpr,
+    masking: tl.constexpr,
+    scale: tl.constexpr,
+    node_block: tl.constexpr,
+):
+    """Gradients of ``glimpse_forward``; one program a head, split and instance."""
+    head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
+    split, owner = place // num_instances, place % num_instances
+    head_width: tl.constexpr = width // heads
+    begin = tl.maximum(tl.load(first_tile + owner) - first, 0).to(tl.int32) + split
+    end = tl.minimum(tl.load(first_tile + owner + 1) - first, num_tiles).to(tl.int32)
+    if begin < end:
+        features = head * head_width + tl.arange(0, head_width)
+        nodes = tl.arange(0, node_block)
+        tile_keys = load_nodes(keys, owner, nodes, features, num_nodes, width)
+        tile_values = load_nodes(values, owner, nodes, features, num_nodes, width)
+        key_sum = tl.zeros([node_block, head_width], tl.float32)
+        value_sum = tl.zeros([node_block, head_width], tl.float32)
+        tile = begin
+        while tile < end:
+            slots = tile * TILE + tl.arange(0, TILE)
+            offsets = slots[:, None] * width + features[None, :]
+            tile_query, outer = tl.load(query + offsets), tl.load(upstream + offsets)
+            weights, totals = glimpse_weights(
+                tile_query, tile_keys, mask, slots, nodes, num_nodes, words, masking, scale
+            )
+            weights = weights / totals[:, None]
+            value_sum += tl.dot(tl.trans(weights.to(outer.dtype)), outer, input_precision="ieee")
+            inner = tl.dot(outer, tl.trans(tile_values), input_precision="ieee")
+            inner = weights * (inner - tl.sum(weights * inner, 1)[:, None]) * scale
+            inner = inner.to(tile_keys.dtype)
+            gradient = tl.dot(inner, tile_keys, input_precision="ieee")
+            tl.store(query_gradient + offsets, gradient.to(query_gradient.dtype.element_ty))
+            key_sum += tl.dot(tl.trans(inner), tile_query, input_precision="ieee")
+            tile += splits
+        add_to_nodes(key_sums, key_sum, place, nodes, features, num_nodes, width)
+        add_to_nodes(value_sums, value_sum, place, nodes, features, num_nodes, width)
+
+
+@triton.jit
+def pointer_logits(
+    pointer,
+    keys,
+    mask,
+    log_distances,
+    current,
+    owner,
+    slots,
+    nodes,
+    num_nodes,
+    words: tl.constexpr,
+    scale: tl.constexpr,
+    with_distances: tl.constexpr,
+):
+    """Clipped logits, ``ILLEGAL`` where a node may not follow, and 1 - tanh, both ``[slots, nodes]``."""
+    scores = tl.dot(pointer, tl.trans(keys), input_precision="ieee") * scale
+    complement = 2.0 / (tl.exp(2.0 * scores) + 1.0)
+    logits = CLIP * (1.0 - complement)
+    if with_distances:
+        rows = (owner * num_nodes + tl.load(current + slots)) * num_nodes
+        inside = (nodes < num_nodes)[None, :]
+        logits -= tl.load(log_distances + rows[:, None] + nodes[None, :], mask=inside, other=0.0).to(tl.float32)
+    legal = legal_nodes(mask, slots, nodes, words) & (nodes < num_nodes)[None, :]
+    return tl.where(legal, logits, ILLEGAL), complement
+
+
+@triton.jit
+def pointer_forward(
+    pointer,  # [P, d]
+    keys,  # [B, N, d]
+    mask,  # int64 [P, W]
+    log_distances,  # [B, N, N]
+    current,  # int64 [P]
+    action,  # int64 [P]
+    valid,  # bool [P]
+    instance,  # int64 [P]
+    log_probs,  # float32 [P], written
+    num_instances,
+    num_nodes,
+    width: tl.constexpr,
+    words: tl.constexpr,
+    scale: tl.constexpr,
+    with_distances: tl.constexpr,
+    node_block: tl.constexpr,
+):
+    """Log-probability of each decision's action, 0 in empty slots; one program a tile."""
+    tile = tl.program_id(0)
+    slots = tile * TILE + tl.arange(0, TILE)
+    owner = tl.load(instance + tile * TILE)
+    if owner < num_instances:
+        nodes, features = tl.arange(0, node_block), tl.arange(0, width)
+        tile_keys = load_nodes(keys, owner, nodes, features, num_nodes, width)
+        tile_pointer = tl.load(pointer + slots[:, None] * width + features[None, :])
+        logits, _ = pointer_logits(
+            tile_pointer,
+            tile_keys,
+            mask,
+            log_distances,
+            current,
+            owner,
+            slots,
+            nodes,
+            num_nodes,
+            words,
+            scale,
+            with_distances,
+        )
+        largest = tl.max(logits, 1)
+        total = tl.sum(tl.exp(logits - largest[:, None]), 1)
+        taken = tl.load(action + slots)[:, None] == nodes[None, :]
+        chosen = tl.sum(tl.where(taken, logits, 0.0), 1) - largest - tl.log(total)
+        tl.store(log_probs + slots, tl.where(tl.load(valid + slots), chosen, 0.0))
+    else:
+        tl.store(log_probs + slots, tl.zeros([TILE], tl.float32))
+
+
+@triton.jit
+def pointer_backward(
+    pointer,  # [P, d]
+    keys,  # [B, N, d]
+    mask,  # int64 [P, W]
+    log_distances,  # [B, N, N]
+    current,  # int64 [P]
+    action,  # int64 [P]
+    valid,  # bool [P]
+    upstream,  # gradient by the log-probabilities, float32 [P]
+    first_tile,  # int64 [B + 1]
+    pointer_gradient,  # [P, d], zeros, written
+    key_sums,  # float32 [splits, B, N, d], added to
+    first,
+    num_tiles,
+    num_instances,
+    num_nodes,
+    splits,
+    width: tl.constexpr,
+    words: tl.constexpr,
+    scale: tl.constexpr,
+    with_distances: tl.constexpr,
+    node_block: tl.constexpr,
+):
+    """Gradients of ``pointer_forward``; one program a split and instance."""
+    place = tl.program_id(0)
+    split, owner = place // num_instances, place % num_instances
+    begin = tl.maximum(tl.load(first_tile + owner) - first, 0).to(tl.int32) + split
+    end = tl.minimum(tl.load(first_tile + owner + 1) - first, num_tiles).to(tl.int32)
+    if begin < end:
+        nodes, features = tl.arange(0, node_block), tl.arange(0, width)
+        tile_keys = load_nodes(keys, owner, nodes, features, num_nodes, width)
+        key_sum = tl.zeros([node_block, width], tl.float32)
+        tile = begin
+        while tile < end:
+            slots = tile * TILE + tl.arange(0, TILE)
+            offsets = slots[:, None] * width + features[None, :]
+            tile_pointer = tl.load(pointer + offsets)
+            logits, complement = pointer_logits(
+                tile_pointer,
+                tile_keys,
+                mask,
+                log_distances,
+                current,
+                owner,
+                slots,
+                nodes,
+                num_nodes,
+                words,
+                scale,
+                with_distances,
+            )
+            probabilities = tl.exp(logits - tl.max(logits, 1)[:, None])
+            probabilities = probabilities / tl.sum(probabilities, 1)[:, None]
+            taken = (tl.load(action + slots)[:, None] == nodes[None, :]).to(tl.float32)
+            outer = tl.where(tl.load(valid + slots), tl.load(upstream + slots), 0.0)
+            # tanh' = 1 - tanh^2 = (1 - tanh) (1 + tanh)
+            inner = outer[:, None] * (taken - probabilities) * complement * (2.0 - complement) * (CLIP * scale)
+            inner = tl.where(logits > ILLEGAL, inner, 0.0).to(tile_keys.dtype)
+            gradient = tl.dot(inner, tile_keys, input_precision="ieee")
+            tl.store(pointer_gradient + offsets, gradient.to(pointer_gradient.dtype.element_ty))
+            key_sum += tl.dot(tl.trans(inner), tile_pointer, input_precision="ieee")
+            tile += splits
+        add_to_nodes(key_sums, key_sum, place, nodes, features, num_nodes, width)
+
+
+@triton.jit
+def node_backward(
+    upstream,  # gradient by the current node's embedding, [P, d]
+    current,  # int64 [P]
+    first_tile,  # int64 [B + 1]
+    node_sums,  # float32 [splits, B, N, d], added to
+    first,
+    num_tiles,
+    num_instances,
+    num_nodes,
+    splits,
+    width: tl.constexpr,
+    node_block: tl.constexpr,
+):
+    """Gradient by embeddings that were taken as current nodes; one program a split and instance."""
+    place = tl.program_id(0)
+    split, owner = place // num_instances, place % num_instances
+    begin = tl.maximum(tl.load(first_tile + owner) - first, 0).to(tl.int32) + split
+    end = tl.minimum(tl.load(first_tile + owner + 1) - first, num_tiles).to(tl.int32)
+    if begin < end:
+        nodes, features = tl.arange(0, node_block), tl.arange(0, width)
+        node_sum = tl.zeros([node_block, width], tl.float32)
+        tile = begin
+        while tile < end:
+            slots = tile * TILE + tl.arange(0, TILE)
+            outer = tl.load(upstream + slots[:, None] * width + features[None, :])
+            here = nodes[:, None] == tl.load(current + slots)[None, :]
+            node_sum += tl.dot(here.to(outer.dtype), outer, input_precision="ieee")
+            tile += splits
+        add_to_nodes(node_sums, node_sum, place, nodes, features, num_nodes, width)
+
+
+@triton.jit
+def sum_rows(
+    log_probs,  # float32 [C]
+    row,  # int64 [C]
+    first_tile,  # int64 [B + 1]
+    totals,  # float32 [B, S], written
+    num_tiles,
+    num_rows,
+    row_blocks,
+):
+    """Sum of the log-probabilities of each tour; one program an instance and ``TILE`` tours."""
+    owner, block = tl.program_id(0) // row_blocks, tl.program_id(0) % row_blocks
+    rows = block * TILE + tl.arange(0, TILE)
+    total = tl.zeros([TILE], tl.float32)
+    begin = tl.load(first_tile + owner).to(tl.int32)
+    end = tl.minimum(tl.load(first_tile + owner + 1), num_tiles).to(tl.int32)
+    tile = begin
+    while tile < end:
+        slots = tile * TILE + tl.arange(0, TILE)
+        mine = rows[:, None] == tl.load(row + slots)[None, :]
+        total += tl.sum(tl.where(mine, tl.load(log_probs + slots)[None, :], 0.0), 1)
+        tile += 1
+    tl.store(totals + owner * num_rows + rows, total, mask=rows < num_rows)
