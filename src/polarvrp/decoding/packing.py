@@ -16,7 +16,6 @@ from torch.nn import functional
 from polarvrp.decoding.steps import ScoredSteps
 
 TILE = 64
-WORD_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class PackedDecisions:
         current: Node where it was made, int64, ``[C]``.
         action: Node chosen, int64, ``[C]``.
         features: What the environment tells the decoder (``Environment.features``), float32, ``[C, 5]``.
-        mask: Legal actions, node n is bit ``n % 64`` of word ``n // 64``, int64, ``[C, W]``.
+        mask: Legal actions (``decoding.masks``), int64, ``[C, W]``.
         valid: False on empty slots, whose other entries are 0 but for the mask, which is the first depot alone, bool,
             ``[C]``.
         first_tile: First tile of each instance and, last, the number of tiles in use, int64, ``[B + 1]``.
@@ -70,11 +69,6 @@ class Segments:
     action: Tensor
     features: Tensor
     mask: Tensor
-
-
-def mask_words(num_nodes: int) -> int:
-    """Words of a mask of that many nodes."""
-    return -(-num_nodes // WORD_BITS)
 
 
 def pack(segments: Segments, num_rows: int, num_actions: int, capacity: int) -> PackedDecisions:
@@ -124,30 +118,12 @@ def pack(segments: Segments, num_rows: int, num_actions: int, capacity: int) -> 
 def pack_steps(steps: ScoredSteps, capacity: int) -> PackedDecisions:
     """The decisions of :class:`ScoredSteps`, whose valid ones come first in each instance, as a flat table."""
 
-    def one_segment(values: Tensor, dtype: torch.dtype) -> Tensor:
-        return values[:, None].to(dtype)
-
     segments = Segments(
         count=steps.valid.sum(1, keepdim=True),
-        row=one_segment(steps.row, torch.int32),
-        current=one_segment(steps.current, torch.int32),
-        action=one_segment(steps.action, torch.int32),
-        features=one_segment(steps.features, torch.float32),
-        mask=one_segment(to_words(steps.mask), torch.int64),
+        row=steps.row[:, None].to(torch.int32),
+        current=steps.current[:, None].to(torch.int32),
+        action=steps.action[:, None].to(torch.int32),
+        features=steps.features[:, None].to(torch.float32),
+        mask=steps.mask[:, None],
     )
     return pack(segments, steps.num_rows, steps.num_actions, capacity)
-
-
-def to_words(mask: Tensor) -> Tensor:
-    """Bool ``[..., N]`` as bits, int64 ``[..., W]``."""
-    words = mask_words(mask.shape[-1])
-    padded = functional.pad(mask, (0, words * WORD_BITS - mask.shape[-1]))
-    bits = padded.reshape(*mask.shape[:-1], words, WORD_BITS).to(torch.int64)
-    return (bits << torch.arange(WORD_BITS, device=mask.device)).sum(-1)
-
-
-def from_words(words: Tensor, num_nodes: int) -> Tensor:
-    """Bits as bool, int64 ``[..., W]`` to ``[..., N]``."""
-    shifts = torch.arange(WORD_BITS, device=words.device)
-    bits: Tensor = ((words[..., None] >> shifts) & 1).bool().flatten(-2)
-    return bits[..., :num_nodes]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from polarvrp.decoding.graphs import CapturedCall, copy_into, detached_copy
-from polarvrp.decoding.rollout import Advance, Replay, Rollout, advance_once, follow, nothing_lost, walk
+from polarvrp.decoding.rollout import Advance, Advanced, Replay, Rollout, advance_once, follow, nothing_lost, walk
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.scoring import score, score_gradient
 from polarvrp.decoding.steps import Moves, ScoredSteps
@@ -60,7 +60,7 @@ class ParallelEngine:
         """Build tours."""
         with torch.no_grad():
             cache = policy.cache(embeddings, environment.instances)
-            advance = self._advance(policy, cache, environment, len(starts), sampler, greedy_last)
+            advance = self._advance(policy, cache, environment, len(starts), sampler, greedy_last, record)
             made = walk(environment, starts, advance, record)
         decisions = None if made.moves is None else made.moves.pack()
         return Rollout(made.actions, made.cost, made.log_likelihood, decisions, nothing_lost(made.cost))
@@ -101,19 +101,20 @@ class ParallelEngine:
         num_rows: int,
         sampler: Sampler | None,
         greedy_last: bool,
+        record: bool,
     ) -> Advance:
         """Step by step the first time that a shape occurs, which serves as a graph's warm-up; graphed from then on."""
         device = cache.embeddings.device
         if not (device.type == "cuda" if self._graphed is None else self._graphed):
-            return advance_once(policy, cache, environment, sampler, greedy_last)
-        key = _graph_key(policy, cache, environment, num_rows, sampler, greedy_last)
+            return advance_once(policy, cache, environment, sampler, greedy_last, record)
+        key = (*_graph_key(policy, cache, environment, num_rows, sampler, greedy_last), record)
         if key not in self._seen:
             self._seen.add(key)
-            return advance_once(policy, cache, environment, sampler, greedy_last)
+            return advance_once(policy, cache, environment, sampler, greedy_last, record)
         if key not in self._graphs:
             if len(self._graphs) == KEPT_GRAPHS:
                 self._graphs.popitem(last=False)
-            self._graphs[key] = _GraphedSteps(policy, cache, environment, num_rows, sampler, greedy_last)
+            self._graphs[key] = _GraphedSteps(policy, cache, environment, num_rows, sampler, greedy_last, record)
         steps = self._graphs[key]
         self._graphs.move_to_end(key)
         steps.load(cache, environment, sampler)
@@ -129,7 +130,7 @@ class _GraphedSteps:
         environment: An example.
         num_rows: S.
         sampler: Its generator is captured.
-        greedy_last: As of ``advance_once``.
+        greedy_last: As of ``advance_once``; and so on.
     """
 
     def __init__(
@@ -140,17 +141,16 @@ class _GraphedSteps:
         num_rows: int,
         sampler: Sampler | None,
         greedy_last: bool,
+        record: bool,
     ) -> None:
         self._cache = detached_copy(cache)
         self._environment = copy.copy(environment)
         self._environment.constants = detached_copy(environment.constants)
         self._state = detached_copy(self._environment.reset(num_rows))
         self._sampler = sampler
-        self._advance_once = advance_once(policy, self._cache, self._environment, sampler, greedy_last)
+        self._advance_once = advance_once(policy, self._cache, self._environment, sampler, greedy_last, record)
         generators = policy.noise_generators() | ({sampler.generator} if sampler is not None else set())
-        self._captured: CapturedCall[tuple[Moves, Tensor]] = CapturedCall(
-            self._steps, cache.embeddings.device, generators
-        )
+        self._captured: CapturedCall[Advanced] = CapturedCall(self._steps, cache.embeddings.device, generators)
 
     def load(self, cache: DecoderCache, environment: Environment, sampler: Sampler | None) -> None:
         """Take other instances of the same shapes."""
@@ -159,24 +159,26 @@ class _GraphedSteps:
         if sampler is not None and self._sampler is not None:
             assert (sampler.first, sampler.total) == (self._sampler.first, self._sampler.total)
 
-    def advance(self, state: State) -> tuple[State, Moves, Tensor]:
+    def advance(self, state: State) -> tuple[State, Advanced]:
         """Go on from ``state``."""
         copy_into(self._state, state)
-        moves, gained = self._captured()
+        made = self._captured()
         # The next call writes into the same memory, and the caller keeps what it got.
         after = dataclasses.replace(detached_copy(self._state), num_actions=state.num_actions + STEPS_PER_GRAPH)
-        return after, detached_copy(moves), gained.clone()
+        moves = None if made.moves is None else detached_copy(made.moves)
+        return after, dataclasses.replace(detached_copy(made), moves=moves)
 
-    def _steps(self) -> tuple[Moves, Tensor]:
+    def _steps(self) -> Advanced:
         state, parts = self._state, []
-        total = torch.zeros_like(state.time)
         for _ in range(STEPS_PER_GRAPH):
-            state, moves, gained = self._advance_once(state)
-            parts.append(moves)
-            total = total + gained
-        moves = Moves.join(parts)  # before the state that the first of them saw is written over
+            state, made = self._advance_once(state)
+            parts.append(made)
+        actions = torch.cat([part.actions for part in parts], dim=-1)
+        gained = torch.stack([part.log_likelihood for part in parts]).sum(0)
+        recorded = [part.moves for part in parts if part.moves is not None]
+        moves = Moves.join(recorded) if recorded else None  # before the state that the first one saw is written over
         copy_into(self._state, state)
-        return moves, total
+        return Advanced(actions, gained, moves)
 
 
 def _graph_key(
@@ -186,7 +188,7 @@ def _graph_key(
     num_rows: int,
     sampler: Sampler | None,
     greedy_last: bool,
-) -> Hashable:
+) -> tuple[Hashable, ...]:
     """Everything that a captured rollout is bound to."""
     drawn: Any = None if sampler is None else (id(sampler.generator), sampler.first, sampler.total)
     return (

@@ -49,7 +49,8 @@ class ReferenceEngine:
         """Build tours."""
         with torch.no_grad():
             cache = policy.cache(embeddings, environment.instances)
-        made = walk(environment, starts, advance_once(policy, cache, environment, sampler, greedy_last), record)
+        advance = advance_once(policy, cache, environment, sampler, greedy_last, record)
+        made = walk(environment, starts, advance, record)
         decisions = None if made.moves is None else WalkedTours(environment, made.moves)
         return Rollout(made.actions, made.cost, made.log_likelihood, decisions, nothing_lost(made.cost))
 

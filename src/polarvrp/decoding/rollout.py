@@ -82,8 +82,23 @@ class Walk:
     log_likelihood: Tensor
 
 
-Advance: TypeAlias = Callable[[State], tuple[State, Moves, Tensor]]
-"""Goes on from a state by a few steps: the new state, the moves, the log-likelihood they add (``[B, S]``)."""
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A few steps of a rollout.
+
+    Attributes:
+        actions: Nodes chosen, int64, ``[B, S, t]``.
+        log_likelihood: What they add to it, float, ``[B, S]``.
+        moves: All that was seen and done, ``None`` unless it was asked for.
+    """
+
+    actions: Tensor
+    log_likelihood: Tensor
+    moves: Moves | None
+
+
+Advance: TypeAlias = Callable[[State], tuple[State, Advanced]]
+"""Goes on from a state."""
 
 
 def multi_start(environment: Environment, max_starts: int | None = None) -> Tensor:
@@ -111,7 +126,12 @@ def with_greedy_row(starts: Tensor) -> Tensor:
 
 
 def advance_once(
-    policy: Policy, cache: DecoderCache, environment: Environment, sampler: Sampler | None, greedy_last: bool
+    policy: Policy,
+    cache: DecoderCache,
+    environment: Environment,
+    sampler: Sampler | None,
+    greedy_last: bool,
+    record: bool,
 ) -> Advance:
     """The step of a rollout: decide, record, move.
 
@@ -121,17 +141,18 @@ def advance_once(
         environment: The instances.
         sampler: Source of the samples; without one every row takes the most probable action.
         greedy_last: Let the last row take the most probable actions while the others sample.
+        record: Keep all moves, not only the actions.
     """
 
-    def advance(state: State) -> tuple[State, Moves, Tensor]:
+    def advance(state: State) -> tuple[State, Advanced]:
         features = environment.features(state)
         log_probs, _ = policy.log_probs(cache, state.current, features, state.mask)
         action = _choose(log_probs, sampler, greedy_last)
         action = torch.where(environment.all_served(state), state.depot, action)
         decided = is_decision(environment, state)
         gained = entries_of(log_probs, action).masked_fill(~decided, 0.0)
-        moves = Moves.of(state.current, features, state.mask, action, decided)
-        return environment.step(state, action), moves, gained
+        moves = Moves.of(state.current, features, state.mask, action, decided) if record else None
+        return environment.step(state, action), Advanced(action[..., None], gained, moves)
 
     return advance
 
@@ -144,7 +165,7 @@ def walk(environment: Environment, starts: Tensor, advance: Advance, record: boo
         environment: The instances.
         starts: Forced first actions, int64, ``[S, F]``.
         advance: What follows them.
-        record: Keep all moves, not only the actions.
+        record: Keep all moves, as ``advance`` does.
 
     Raises:
         InfeasibleTourError: If some customer cannot be served.
@@ -162,11 +183,11 @@ def walk(environment: Environment, starts: Tensor, advance: Advance, record: boo
         state = environment.step(state, action)
     likelihood = torch.zeros_like(state.time)
     while not bool(environment.done(state).all()):
-        state, made, gained = advance(state)
-        actions.append(made.action.transpose(1, 2))
-        if record:
-            moves.append(made)
-        likelihood = likelihood + gained
+        state, made = advance(state)
+        actions.append(made.actions)
+        if made.moves is not None:
+            moves.append(made.moves)
+        likelihood = likelihood + made.log_likelihood
         _require_progress(environment, state)
     cost = environment.cost(state).masked_fill(~legal, torch.inf)
     return Walk(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)

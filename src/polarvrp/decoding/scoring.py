@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from polarvrp.decoding.masks import from_words
 from polarvrp.decoding.steps import ScoredSteps
 from polarvrp.model.policy import DecoderCache, Policy
 from polarvrp.problem.instances import Instances
@@ -68,7 +69,8 @@ def _chunks(steps: ScoredSteps) -> Iterator[slice]:
 
 def _chunk_totals(policy: Policy, cache: DecoderCache, steps: ScoredSteps, part: slice) -> tuple[Tensor, Tensor]:
     """Share of a slice of decisions in each tour's log-likelihood, ``[B, S]``, and the auxiliary loss."""
-    log_probs, auxiliary = policy.log_probs(cache, steps.current[:, part], steps.features[:, part], steps.mask[:, part])
+    mask = from_words(steps.mask[:, part], cache.embeddings.shape[1])
+    log_probs, auxiliary = policy.log_probs(cache, steps.current[:, part], steps.features[:, part], mask)
     chosen = log_probs.gather(-1, steps.action[:, part, None]).squeeze(-1)
     chosen = torch.where(steps.valid[:, part], chosen, torch.zeros_like(chosen))
     totals = chosen.new_zeros(chosen.shape[0], steps.num_rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from polarvrp.decoding.masks import to_words
 from polarvrp.environment.environment import Environment
 from polarvrp.environment.state import State
 
@@ -25,7 +26,7 @@ class ScoredSteps:
         row: Tour that made the decision, int64, ``[B, M]``.
         current: Node where it was made, int64, ``[B, M]``.
         features: What the decoder saw of the state, float, ``[B, M, 5]``.
-        mask: Legal actions, bool, ``[B, M, N]``.
+        mask: Legal actions (``decoding.masks``), int64, ``[B, M, W]``.
         action: Node chosen, int64, ``[B, M]``.
         valid: False on padding, bool, ``[B, M]``.
         num_rows: S.
@@ -49,7 +50,7 @@ class Moves:
     Attributes:
         current: Where each tour stood, int64, ``[B, t, S]``.
         features: What the decoder sees of the state, float, ``[B, t, S, 5]``.
-        mask: Legal actions, bool, ``[B, t, S, N]``.
+        mask: Legal actions (``decoding.masks``), int64, ``[B, t, S, W]``.
         action: Node chosen, int64, ``[B, t, S]``.
         decided: Whether that was a decision, bool, ``[B, t, S]``.
     """
@@ -62,8 +63,8 @@ class Moves:
 
     @classmethod
     def of(cls, current: Tensor, features: Tensor, mask: Tensor, action: Tensor, decided: Tensor) -> "Moves":
-        """One step, from tensors without the axis of steps."""
-        return cls(*(tensor.unsqueeze(1) for tensor in (current, features, mask, action, decided)))
+        """One step, from tensors without the axis of steps and a mask of bools."""
+        return cls(*(tensor.unsqueeze(1) for tensor in (current, features, to_words(mask), action, decided)))
 
     @classmethod
     def join(cls, parts: Sequence["Moves"]) -> "Moves":
