@@ -7,7 +7,10 @@ import os
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
     """Which trained policy, and how hard it tries."""
     parser.add_argument(
-        "--model", required=True, metavar="RUN_OR_PATH", help="a run, its folder or its weights.safetensors"
+        "--model",
+        required=True,
+        metavar="RUN_OR_PATH",
+        help="a run, its folder or its weights.safetensors, or pretrained-n50 or pretrained-n100",
     )
     parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
     add_engine_argument(parser)

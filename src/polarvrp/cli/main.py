@@ -21,6 +21,8 @@ COMMANDS = {
     "tables": "build tables from the results that exist",
     "figures": "draw figures from the tables that exist",
     "report": "put tables and figures into one HTML page",
+    "pack-model": "make a finished run a model that ships with the package",
+    "shipped-results": "print the results of a shipped model beside the paper's",
     "sync-wandb": "upload training histories to W&B",
 }
 

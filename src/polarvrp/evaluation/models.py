@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from polarvrp.errors import CheckpointMismatchError, DataError
+from polarvrp.evaluation.shipped import PREFIX, WEIGHTS, shipped_folder
+from polarvrp.machine import device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import has_bfloat16
 from polarvrp.model.saving import load_policy
@@ -35,14 +37,20 @@ class TrainedPolicy:
     @property
     def origin(self) -> dict[str, Any]:
         """What to record of it with the tours it finds."""
-        return {"model": self.provenance, "device": str(self.device), "bfloat16": self.bfloat16}
+        return {
+            "model": self.provenance,
+            "device": device_name(self.device),
+            "versions": versions(),
+            "bfloat16": self.bfloat16,
+        }
 
 
 def load_trained(model: str, run: str | None = None, fingerprint: str | None = None) -> TrainedPolicy:
     """Load a trained policy.
 
     Args:
-        model: Path of its weights or of their folder, or its run, then found under ``results/models/``.
+        model: Path of its weights or of their folder; its run, then found under ``results/models/``; or the name of a
+            model that ships with the package.
         run: Run that the weights must be of, None for any.
         fingerprint: Specification that they must have been trained by, None for any.
 
@@ -62,9 +70,11 @@ def load_trained(model: str, run: str | None = None, fingerprint: str | None = N
 
 def _find(model: str) -> Path:
     given = Path(model)
-    for path in (given, given / "weights.safetensors", MODELS / model / "weights.safetensors"):
+    for path in (given, given / WEIGHTS, MODELS / model / WEIGHTS):
         if path.is_file():
             return path
+    if model.startswith(PREFIX):
+        return shipped_folder(model) / WEIGHTS
     if given.is_dir():
-        raise DataError(f"{given} is a folder without weights.safetensors; name a model's folder, its file or its run")
+        raise DataError(f"{given} is a folder without {WEIGHTS}; name a model's folder, its file or its run")
     raise DataError(f"no model {model!r}: neither a file nor a run under {MODELS}; train it with `polarvrp train`")

@@ -9,13 +9,13 @@ import hashlib
 import logging
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from polarvrp import __version__
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.machine import processor_name
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.progress import progress
@@ -228,17 +228,8 @@ def _write(
         "limit_seconds": settings.seconds,
         "hard_limit_seconds": hard_limit_s,
         "threads_per_instance": 1,
-        "machine": _machine(),
+        "machine": processor_name(),
         "python": platform.python_version(),
         "polarvrp": __version__,
     }
     write_solutions(output, rows, "solver", metadata)
-
-
-def _machine() -> str:
-    """Model of the processor, as far as the system tells."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

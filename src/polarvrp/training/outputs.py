@@ -2,24 +2,20 @@
 
 import dataclasses
 import json
-import platform
 import subprocess
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
 from polarvrp.files import write_text
+from polarvrp.machine import device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.saving import save_policy
 from polarvrp.study import fingerprint, parse_run, parse_train_spec
 from polarvrp.training.checkpoints import Position
 from polarvrp.training.history import write_history
-
-PACKAGES = ("polarvrp", "torch", "numpy", "pyvrp")
 
 
 def write_outputs(
@@ -47,11 +43,11 @@ def write_outputs(
         "num_customers": named.num_customers,
         "seed": named.seed,
         "parameters": sum(parameter.numel() for parameter in policy.parameters()),
-        "device": _device_name(next(policy.parameters()).device),
+        "device": device_name(next(policy.parameters()).device),
         "engine": engine,
         "epochs": len(position.history),
         "total_seconds": position.elapsed_s,
-        "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        "versions": versions(),
         "git_revision": _git_revision(),
         "spec": dict(spec),
         "fingerprint": fingerprint(spec),
@@ -65,10 +61,6 @@ def write_outputs(
     write_history(folder / "history.parquet", position.history, provenance)
     write_text(folder / "metadata.json", json.dumps(metadata, indent=2) + "\n")
     save_policy(output, policy, provenance)
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
 
 
 def _git_revision() -> str | None:

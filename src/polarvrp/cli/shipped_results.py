@@ -1,0 +1,20 @@
+"""``polarvrp shipped-results``: tables of a shipped model beside the paper's numbers, as Markdown."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("model", metavar="MODEL", help="pretrained-n50, pretrained-n100, or a packed folder")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print the tables."""
+    from polarvrp.evaluation.shipped import shipped_folder
+    from polarvrp.tables.sheets import to_markdown
+    from polarvrp.tables.shipped import shipped_sheets
+
+    given = Path(options.model)
+    print(to_markdown(shipped_sheets(given if given.is_dir() else shipped_folder(options.model))), end="")
+    return 0

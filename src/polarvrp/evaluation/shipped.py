@@ -1,0 +1,36 @@
+"""Where trained models that ship with the package lie, ``data/pretrained/{name}``; imports nothing heavy.
+
+A shipped model is a folder like that of a training (weights, resolved configuration, history, metadata) with the files
+of solutions in ``evaluations/``: ``{variant}-n{n}.parquet``, and ``set_x.parquet`` where it was solved.
+"""
+
+from pathlib import Path
+
+from polarvrp.errors import DataError
+
+SHIPPED = Path(__file__).parents[1] / "data" / "pretrained"
+PREFIX = "pretrained-n"
+WEIGHTS = "weights.safetensors"
+MODEL_FILES = (WEIGHTS, "config.yaml", "history.parquet", "metadata.json")
+
+
+def shipped_name(num_customers: int) -> str:
+    """Name of the shipped model of a size."""
+    return f"{PREFIX}{num_customers}"
+
+
+def shipped_folder(name: str) -> Path:
+    """Folder of a shipped model.
+
+    Raises:
+        DataError: If this version of the package ships no such model.
+    """
+    folder = SHIPPED / name
+    if name.startswith(PREFIX) and (folder / WEIGHTS).is_file():
+        return folder
+    known = sorted(path.parent.name for path in SHIPPED.glob(f"{PREFIX}*/{WEIGHTS}"))
+    instead = f"there are {', '.join(known)}" if known else "it ships none"
+    raise DataError(
+        f"this version ships no model {name!r}, {instead}; train one, e.g. `polarvrp train polarnet-ple-polar-n50-s0`, "
+        f"and name its run"
+    )

@@ -1,0 +1,38 @@
+"""What a number was made on: the model of the processor or card, versions of packages. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+PACKAGES = ("polarvrp", "torch", "numpy", "pyvrp")
+"""Packages that decide what networks and local search compute."""
+
+
+def processor_name() -> str:
+    """Model of the processor, as far as the system tells."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def device_name(device: torch.device) -> str:
+    """Model of the card, or of the processor."""
+    if device.type != "cuda":
+        return processor_name()
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of ``PACKAGES``."""
+    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
