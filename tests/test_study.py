@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from polarvrp import study as jobs
-from polarvrp.config import BACKBONES, MAIN_METHODS
+from polarvrp.config import BACKBONES, MAIN_METHODS, StageConfig, TrainConfig
 from polarvrp.errors import ConfigError
 from polarvrp.experiments import ablation_runs, experiment_runs, main_runs, study_runs, table_runs
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study import RunSpec, canonical, fingerprint, load_study, parse_run, train_spec
 from polarvrp.study_config import EXPERIMENTS, GRIDS, SWEEPS, StudyConfig
+from polarvrp.tables import study_tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,6 +62,14 @@ NAMES = {
     ),
     "polarnet-shared-po-n50-alpha0.0312345678-s0": RunSpec(
         backbone="polarnet", encoder="shared", paradigm="po", num_customers=50, temperature=0.0312345678
+    ),
+    "polarnet-ple-polar-n50-ls0-all-s0": RunSpec(
+        backbone="polarnet",
+        encoder="ple",
+        paradigm="polar",
+        num_customers=50,
+        refinement_start_epoch=0,
+        variants="all",
     ),
     "polarnet-shared-po-n50-alpha10-s0": RunSpec(
         backbone="polarnet", encoder="shared", paradigm="po", num_customers=50, temperature=10.0
@@ -331,3 +341,52 @@ def test_nothing_heavy_is_imported_at_parse_time() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_run_on_all_variants_says_so_in_its_name_alone(paper: StudyConfig) -> None:
+    seen, every = (parse_run(f"polarnet-ple-polar-n50{tail}-s0") for tail in ("", "-all"))
+    (stage,) = train_spec(paper, every)["training"]["stages"]
+    assert set(stage["variants"]) == set(VARIANTS)
+    assert "stages" not in train_spec(paper, seen)["training"]
+    assert every.method == "polarnet-ple-polar-all-s0"
+    assert re.fullmatch(jobs.RUN_PATTERN, every.name) and re.fullmatch(jobs.TAIL_PATTERN, every.tail)
+    without = {key: value for key, value in train_spec(paper, every)["training"].items() if key != "stages"}
+    assert without == train_spec(paper, seen)["training"]
+
+
+def test_stages_of_their_own_keep_their_variants(paper: StudyConfig) -> None:
+    """MoSES learns its base and experts on what they are for; only its last stage draws from all."""
+    stages = train_spec(paper, parse_run("moses-shared-rl-n50-all-s0"))["training"]["stages"]
+    assert [len(stage["variants"]) for stage in stages] == [1, 1, 1, 1, 1, 48]
+
+
+@pytest.mark.parametrize(
+    ("variants", "expected"), [(TRAINING_VARIANTS, None), (("CVRP",), None), (tuple(reversed(VARIANTS)), "all")]
+)
+def test_what_a_training_draws_from_has_a_name(variants: tuple[str, ...], expected: str | None) -> None:
+    stages = (StageConfig(variants=variants),)
+    assert jobs.trained_on(TrainConfig(paradigm="po", num_customers=8, stages=stages)) == expected
+
+
+def test_other_variants_have_no_name() -> None:
+    stages = (StageConfig(variants=("CVRP", "MDVRP")),)
+    with pytest.raises(ConfigError, match="this one also trains on MDVRP but not on all"):
+        jobs.trained_on(TrainConfig(paradigm="po", num_customers=8, stages=stages))
+
+
+def test_configurations_beyond_the_paper(paper: StudyConfig) -> None:
+    every = load_study(ROOT / "config/beyond/all_variants.yaml", ROOT / "config")
+    assert {run.name for run in study_runs(every)} == {f"polarnet-ple-polar-n{n}-all-s0" for n in (50, 100)}
+    early = load_study(ROOT / "config/beyond/refinement_from_start.yaml", ROOT / "config")
+    names = {run.name for run in study_runs(early)}
+    assert names == {"polarnet-ple-polar-n50-s0", "polarnet-ple-polar-n50-ls0-s0", "polarnet-ple-polar-n100-s0"}
+    for name in names & {run.name for run in study_runs(paper)}:
+        assert train_spec(early, parse_run(name)) == train_spec(paper, parse_run(name))
+    assert train_spec(early, parse_run("polarnet-ple-polar-n50-ls0-s0"))["training"]["refinement_start_epoch"] == 0
+
+
+def test_tables_of_the_paper_leave_runs_on_all_variants_out() -> None:
+    seen, every = parse_run("polarnet-ple-polar-n50-s0"), parse_run("polarnet-ple-polar-n50-all-s0")
+    assert [study_tables._at_defaults(run) for run in (seen, every)] == [True, False]
+    swept = study_tables.SWEEPS["task_experts"]
+    assert [study_tables._in_sweep(run, swept) for run in (seen, every)] == [True, False]

@@ -7,8 +7,8 @@ from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from polarvrp.errors import ConfigError
-from polarvrp.problem.variants import TRAINING_VARIANTS
-from polarvrp.sections import Section, above_zero, at_least, one_of
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.sections import Section, above_zero, at_least, one_of, require_known
 
 ENCODERS = ("shared", "deep", "ple")
 PARADIGMS = ("rl", "po", "polar")
@@ -176,12 +176,24 @@ class TrainingRecipe(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTraining(TrainingRecipe):
+    """How the policies of a study are trained, and on what.
+
+    Attributes:
+        variants: What the runs of the main tables are trained on: the paper's 16 variants, or all 48, which their names
+            then say (``-all``).
+    """
+
+    variants: Literal["paper", "all"] = "paper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageConfig(Section):
     """One stage of a training; each takes all epochs and starts with a new optimiser.
 
     Attributes:
         name: Distinguishes the stages of a run.
-        variants: What training instances are drawn from.
+        variants: What training instances are drawn from, each variant as often as the others.
         adapters: Network trained: ``none`` the bare one, ``single`` the first stage's with fresh adapters, ``mixture``
             the first stage's with the adapters of all stages between.
     """
@@ -193,9 +205,7 @@ class StageConfig(Section):
     def __post_init__(self) -> None:
         if not self.variants:
             raise ConfigError(f"stage {self.name}: variants must hold at least one variant, got []")
-        for name in self.variants:
-            if name not in TRAINING_VARIANTS:
-                raise ConfigError(f"stage {self.name}: variants holds {name!r}; {one_of(name, TRAINING_VARIANTS)}")
+        require_known(f"stage {self.name}: variants", self.variants, VARIANTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ def main_runs(study: StudyConfig) -> tuple[RunSpec, ...]:
             encoder=MAIN_METHODS[backbone][0],
             paradigm=MAIN_METHODS[backbone][1],
             num_customers=size.num_customers,
+            variants="all" if study.training.variants == "all" else None,
             seed=seed,
         )
         for backbone in study.backbones

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from polarvrp.config import PARADIGMS, ModelConfig, TrainConfig, TrainingRecipe, named_backbones
+from polarvrp.config import PARADIGMS, ModelConfig, StageConfig, TrainConfig, TrainingRecipe, named_backbones
 from polarvrp.errors import ConfigError
-from polarvrp.problem.variants import TRAINING_VARIANTS
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.recipes import recipe_of
 from polarvrp.sections import merge, one_of, read_yaml
 from polarvrp.study_config import SCALES, SizeConfig, StudyConfig
@@ -39,7 +39,7 @@ _ENCODED = "|".join(f"{name}-(?:{'|'.join(encoders)})" for name, encoders in _BA
 STEM_PATTERN = f"(?:{_ENCODED})-(?:{'|'.join(PARADIGMS)})"
 """Regular expression of what a run's name has before its size, without capturing groups."""
 
-TAIL_PATTERN = r"(?:-alpha[0-9.]+)?(?:-k[0-9]+)?(?:-kappa[0-9]+)?(?:-ls[0-9]+)?-s[0-9]+"
+TAIL_PATTERN = r"(?:-alpha[0-9.]+)?(?:-k[0-9]+)?(?:-kappa[0-9]+)?(?:-ls[0-9]+)?(?:-all)?-s[0-9]+"
 """Regular expression of what a run's name has after its size."""
 
 RUN_PATTERN = f"{STEM_PATTERN}-n[0-9]+{TAIL_PATTERN}"
@@ -47,7 +47,7 @@ RUN_PATTERN = f"{STEM_PATTERN}-n[0-9]+{TAIL_PATTERN}"
 _RUN = re.compile(
     r"(?P<backbone>[A-Za-z0-9_.]+)-(?P<encoder>[a-z]+)-(?P<paradigm>[a-z]+)-n(?P<num_customers>\d+)"
     r"(?:-alpha(?P<temperature>\d+(?:\.\d+)?))?(?:-k(?P<refined_tours>\d+))?(?:-kappa(?P<task_experts>\d+))?"
-    r"(?:-ls(?P<refinement_start_epoch>\d+))?-s(?P<seed>\d+)"
+    r"(?:-ls(?P<refinement_start_epoch>\d+))?(?:-(?P<variants>all))?-s(?P<seed>\d+)"
 )
 
 
@@ -64,6 +64,7 @@ class RunSpec:
         refined_tours: k.
         task_experts: kappa.
         refinement_start_epoch: Last epoch without refinement.
+        variants: ``all`` where it is trained on all 48 variants, None for the paper's 16.
         seed: Root seed of the training.
     """
 
@@ -75,6 +76,7 @@ class RunSpec:
     refined_tours: int | None = None
     task_experts: int | None = None
     refinement_start_epoch: int | None = None
+    variants: Literal["all"] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -113,7 +115,8 @@ class RunSpec:
             ("-kappa", self.task_experts),
             ("-ls", self.refinement_start_epoch),
         )
-        return "".join(f"{key}{_digits(value)}" for key, value in suffixes if value is not None) + f"-s{self.seed}"
+        values = "".join(f"{key}{_digits(value)}" for key, value in suffixes if value is not None)
+        return f"{values}{'' if self.variants is None else f'-{self.variants}'}-s{self.seed}"
 
     @property
     def method(self) -> str:
@@ -132,7 +135,8 @@ def parse_run(name: str) -> RunSpec:
         hint = f"did you mean {name}-s0?" if _RUN.fullmatch(f"{name}-s0") else "e.g. polarnet-ple-polar-n50-s0"
         raise ConfigError(f"{name!r} names no run; a name is BACKBONE-ENCODER-PARADIGM-nSIZE[-ablation]-sSEED, {hint}")
     words = {key: text for key, text in match.groupdict().items() if text is not None}
-    values = {key: text if key in {"backbone", "encoder", "paradigm"} else _number(text) for key, text in words.items()}
+    texts = {"backbone", "encoder", "paradigm", "variants"}
+    values = {key: text if key in texts else _number(text) for key, text in words.items()}
     run = RunSpec(**values)  # type: ignore[arg-type]
     if run.name != name:
         raise ConfigError(f"{name!r} names no run; write it {run.name}")
@@ -213,7 +217,7 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
         if getattr(run, key) == default:
             raise ConfigError(f"run {run.name}: {key} is {default:g} without a suffix; leave it out of the name")
     size = size_config(study, run.num_customers)
-    protocol = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(study.training)}
+    protocol = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(TrainingRecipe)}
     training: Spec = {
         **protocol,
         **recipe,
@@ -223,6 +227,9 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
         "seed": run.seed,
         **{key: getattr(run, key) for key in defaults if key in protocol and getattr(run, key) is not None},
     }
+    if run.variants == "all":
+        stages = recipe.get("stages", ({"name": StageConfig().name},))
+        training["stages"] = [{"variants": tuple(VARIANTS), **stage} for stage in stages]
     if run.paradigm != "rl":
         training.pop("normalize_rewards", None)
     unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
@@ -256,6 +263,24 @@ def parse_train_spec(spec: Mapping[str, Any]) -> tuple[ModelConfig, TrainConfig]
         if key not in spec:
             raise ConfigError(f"a training's specification needs {key!r}, got only {', '.join(spec)}")
     return ModelConfig.from_mapping(spec["model"], "model"), TrainConfig.from_mapping(spec["training"], "training")
+
+
+def trained_on(config: TrainConfig) -> Literal["all"] | None:
+    """What the last stage of a training draws from, as a run's name says it.
+
+    Raises:
+        ConfigError: If no name says it: neither all variants nor some of the paper's 16.
+    """
+    variants = config.stages[-1].variants
+    if set(variants) == set(VARIANTS):
+        return "all"
+    unseen = [name for name in variants if name not in TRAINING_VARIANTS]
+    if unseen:
+        raise ConfigError(
+            f"a run is named after the {len(TRAINING_VARIANTS)} variants of the paper or, with -all, all "
+            f"{len(VARIANTS)}; this one also trains on {', '.join(unseen)} but not on all"
+        )
+    return None
 
 
 def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:

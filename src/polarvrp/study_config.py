@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from polarvrp.config import GRID_BACKBONES, MAIN_METHODS, TrainingRecipe
+from polarvrp.config import GRID_BACKBONES, MAIN_METHODS, StudyTraining
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 from polarvrp.sections import Section, above_zero, at_least, require_distinct, require_known
@@ -143,7 +143,7 @@ class StudyConfig(Section):
     Attributes:
         scale: Label of all numbers; chooses ``config/scales/{scale}.yaml``.
         seeds: Root seeds of the trainings; each run is trained once a seed.
-        variants: Variants of test and validation sets, or ``all`` 48; every training draws from its 16 variants.
+        variants: Variants of test and validation sets, or ``all`` 48.
         sizes: Instance sizes, ascending.
         transfer_size: Size of the models that zero-shot and Set-X use.
         backbones: Backbones of the main tables, each with its authors' encoder and paradigm.
@@ -151,7 +151,7 @@ class StudyConfig(Section):
         experiments: Tables that target ``all`` builds.
         datasets: Test and validation sets.
         references: Reference solutions.
-        training: How policies are trained.
+        training: How policies are trained, and on which variants.
         evaluation: How they are tested.
         set_x: Set-X.
         sweeps: Swept values.
@@ -167,7 +167,7 @@ class StudyConfig(Section):
     experiments: tuple[str, ...]
     datasets: DatasetsConfig = field(default_factory=DatasetsConfig)
     references: ReferencesConfig = field(default_factory=ReferencesConfig)
-    training: TrainingRecipe = field(default_factory=TrainingRecipe)
+    training: StudyTraining = field(default_factory=StudyTraining)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     set_x: SetXConfig = field(default_factory=SetXConfig)
     sweeps: SweepsConfig = field(default_factory=SweepsConfig)
@@ -194,12 +194,12 @@ class StudyConfig(Section):
 
     @property
     def training_variants(self) -> tuple[str, ...]:
-        """Variants of the study that models are trained on."""
+        """Variants of the study that the paper's models are trained on; every training is validated on them."""
         return tuple(name for name in TRAINING_VARIANTS if self.variants == "all" or name in self.variants)
 
     @property
     def zero_shot_variants(self) -> tuple[str, ...]:
-        """Variants of the study that no model saw in training."""
+        """Variants of the study that the paper's models never saw in training."""
         return tuple(name for name in ZERO_SHOT_VARIANTS if self.variants == "all" or name in self.variants)
 
     @property

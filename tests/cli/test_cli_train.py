@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from polarvrp.cli.main import main
 from polarvrp.problem.datasets import write_arrays
@@ -156,3 +157,26 @@ def test_a_time_that_is_no_time_is_refused(study: Path, seconds: str, capsys: py
     assert main(["train", RUN, "--configfile", "mine.yaml", f"--max-seconds={seconds}"]) == 2
     assert "--max-seconds must be a finite number of at least 0, got" in capsys.readouterr().err
     assert not (study / "results").exists()
+
+
+def test_a_run_trains_on_all_variants_by_its_name(study: Path) -> None:
+    name = "polarnet-shared-po-n8-all-s0"
+    short = SMALL.replace("instances_per_epoch: 8", "instances_per_epoch: 24").replace("epochs: 2", "epochs: 1")
+    (study / "mine.yaml").write_text(short)
+    assert main(["train", name, "--configfile", "mine.yaml", "--workers", "1"]) == 0
+    config = yaml.safe_load((study / "results" / "models" / name / "config.yaml").read_text())
+    assert set(config["training"]["stages"][0]["variants"]) == set(VARIANTS)
+    words = ["--variant", "MDVRPMBTW", "--num-customers", "8", "--instances", "2", "--seed", "1"]
+    assert main(["generate", *words, "--output", "set.npz"]) == 0
+    assert main(["evaluate", "set.npz", "--model", name, "--output", "out.parquet"]) == 0
+    assert main(["check", "set.npz", "out.parquet"]) == 0
+
+
+def test_a_specification_must_train_on_what_the_name_says(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = json.loads(SPEC)
+    spec["training"]["stages"] = [{"variants": list(VARIANTS)}]
+    assert main(["train", RUN, "--spec", json.dumps(spec), "--validation", "mine.yaml"]) == 2
+    assert f"run {RUN} has variants of the paper, its specification all" in capsys.readouterr().err
+    spec["training"]["stages"] = [{"variants": ["MDVRP"]}]
+    assert main(["train", RUN, "--spec", json.dumps(spec), "--validation", "mine.yaml"]) == 2
+    assert "also trains on MDVRP but not on all" in capsys.readouterr().err

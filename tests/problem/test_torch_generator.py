@@ -10,7 +10,7 @@ import torch
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import to_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.torch_generator import draw_variants, generate_batch
 from polarvrp.problem.tours import check_tour, nearest_neighbour
 from polarvrp.problem.variants import FLAG_NAMES, TRAINING_VARIANTS, VARIANTS, capacity_for
 
@@ -184,3 +184,68 @@ def test_a_batch_of_one_variant_and_batches_of_chosen_variants() -> None:
     wanted = [list(VARIANTS[name].flags) for name in ("OVRP", "VRPBL")]
     assert all(row in wanted for row in chosen.tolist())
     assert 16 < chosen[:, 0].sum() < 48
+
+
+def of(*variants, batch_size=4000, num_customers=20, seed=5):
+    generator = torch.Generator().manual_seed(seed)
+    return generate_batch(num_customers, batch_size, generator, "cpu", variants=variants)
+
+
+@pytest.mark.parametrize("name", ["VRPMB", "MDVRP", "MDOVRPB", "MDVRPMBLTW"])
+def test_unseen_variants_follow_the_laws_of_the_test_sets(name):
+    """Several depots and mixed backhauls: every array agrees with the NumPy generator's, to five standard errors."""
+    batch, reference = to_arrays(of(name)), instances_from_arrays(generate_arrays(VARIANTS[name], 20, 4000, 11))
+    assert (batch.num_depots, batch.capacity, batch.num_nodes) == (
+        reference.num_depots,
+        reference.capacity,
+        reference.num_nodes,
+    )
+    for field in ("open_route", "backhaul_class", "flags"):
+        ours, theirs = getattr(batch, field), getattr(reference, field)
+        assert ours.dtype == theirs.dtype and (ours == theirs).all(), field
+    for field in FIELDS[:6]:
+        ours, theirs = (getattr(b, field).astype(np.float64) for b in (batch, reference))
+        assert np.array_equal(np.isfinite(ours[0]), np.isfinite(theirs[0])), field
+        depots = batch.num_depots
+        if field not in ("distance_limit", "locs"):
+            assert np.array_equal(ours[:, :depots], theirs[:, :depots]), field
+        if not np.isfinite(ours).all():
+            continue
+        ours, theirs = ours.reshape(len(ours), -1), theirs.reshape(len(theirs), -1)
+        for first, second in ((ours.mean(axis=1), theirs.mean(axis=1)), (ours.std(axis=1), theirs.std(axis=1))):
+            error = math.hypot(first.std() / math.sqrt(len(first)), second.std() / math.sqrt(len(second)))
+            assert abs(first.mean() - second.mean()) <= 5 * error + 1e-7, field
+
+
+def test_every_instance_of_an_unseen_variant_has_a_solution():
+    for name in ("MDVRPMBLTW", "MDOVRPL", "VRPMBTW"):
+        batch = to_arrays(of(name, batch_size=60, num_customers=15))
+        for index in range(len(batch)):
+            assert check_tour(batch, index, nearest_neighbour(batch, index)).first_problem is None
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_a_batch_has_one_number_of_depots_in_proportion_to_the_variants(mixed):
+    """Of all 48 half have three depots, of CVRP, OVRP and MDVRPTW a third; five deviations are allowed."""
+    generator = torch.Generator().manual_seed(3)
+    for variants, share in ((tuple(VARIANTS), 1 / 2), (("CVRP", "MDVRPTW", "OVRP"), 1 / 3)):
+        batches = [generate_batch(5, 4, generator, "cpu", variants, mixed) for _ in range(600)]
+        for batch in batches:
+            several = batch.flags[:, FLAG_NAMES.index("MD")]
+            assert (several == (batch.num_depots > 1)).all()
+            assert batch.num_nodes == batch.num_depots + 5
+        found = sum(batch.num_depots == 3 for batch in batches) / 600
+        assert abs(found - share) < 5 * math.sqrt(share * (1 - share) / 600)
+        kinds = {tuple(row) for batch in batches for row in batch.flags.tolist()}
+        assert kinds == {VARIANTS[name].flags for name in variants}
+
+
+def test_variants_of_one_number_of_depots_need_no_choice():
+    """Nothing is drawn, so batches of the training variants are what they always were."""
+    generator = torch.Generator().manual_seed(3)
+    state = generator.get_state()
+    several = tuple(name for name in VARIANTS if VARIANTS[name].multi_depot)
+    assert draw_variants(TRAINING_VARIANTS, generator) == TRAINING_VARIANTS
+    assert draw_variants(several, generator) == several
+    assert torch.equal(generator.get_state(), state)
+    assert set(draw_variants(tuple(VARIANTS), generator)) in (set(several), set(VARIANTS) - set(several))

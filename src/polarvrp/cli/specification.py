@@ -41,14 +41,17 @@ def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[
 
 def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
     """Refuse a specification that trains something else than the run's name says."""
-    from polarvrp.study import parse_train_spec
+    from polarvrp.study import parse_train_spec, trained_on
 
     model, training = parse_train_spec(spec)
-    names = ("backbone", "encoder", "paradigm", "num_customers", "seed")
-    found = (model.backbone, model.encoder, training.paradigm, training.num_customers, training.seed)
+    names = ("backbone", "encoder", "paradigm", "num_customers", "variants", "seed")
+    data = (training.num_customers, trained_on(training), training.seed)
+    found = (model.backbone, model.encoder, training.paradigm, *data)
     for name, value in zip(names, found, strict=True):
-        if value != getattr(run, name):
-            raise ConfigError(f"run {run.name} has {name} {getattr(run, name)}, its specification {value}")
+        wanted = getattr(run, name)
+        if value != wanted:
+            got, asked = ("of the paper" if one is None else one for one in (value, wanted))
+            raise ConfigError(f"run {run.name} has {name} {asked}, its specification {got}")
 
 
 def _parse_json(text: str) -> dict[str, Any]:

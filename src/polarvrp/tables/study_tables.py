@@ -182,11 +182,11 @@ def _mean_costs(costs: Sequence[dict[str, float | None]]) -> dict[str, float | N
 
 
 def _at_defaults(run: RunSpec) -> bool:
-    return all(getattr(run, suffix) is None for suffix in _SUFFIXES)
+    return all(getattr(run, suffix) is None for suffix in (*_SUFFIXES, "variants"))
 
 
 def _in_sweep(run: RunSpec, swept: Sweep) -> bool:
-    others = all(getattr(run, suffix) is None for suffix in _SUFFIXES if suffix != swept.suffix)
+    others = all(getattr(run, suffix) is None for suffix in (*_SUFFIXES, "variants") if suffix != swept.suffix)
     return others and run.backbone == "polarnet" and run.encoder == swept.encoder and run.paradigm in swept.paradigms
 
 

@@ -118,7 +118,8 @@ def import_state(folder: Path, run: str, spec: Mapping[str, Any], state: Path) -
         raise CheckpointMismatchError(f"{folder} holds a state of {manifest['run']}, not of {run}; name that run")
     if manifest["fingerprint"] != fingerprint(spec):
         raise CheckpointMismatchError(
-            f"{folder} was trained by another specification ({_difference(manifest['specification'], spec)}); "
+            f"{folder} was trained by another specification "
+            f"({_difference(manifest['specification'], json.loads(canonical(spec)))}); "
             f"give the same configuration"
         )
     position, tensors = _position(folder, manifest), _read_tensors(folder, manifest)
