@@ -5,12 +5,13 @@ decoder's feed-forward block. What all decisions of an instance share (keys, val
 of current nodes) gets its gradient as sums that the kernels add to, part after part; one backward pass through
 ``policy.cache`` follows at the end. Nothing waits for the device and no shape depends on values.
 
-Shape legend: B instances, S tours an instance, N nodes, C slots of the table, P slots of a part, W mask words,
-H heads, D = d / H features of a head, d width.
+Shape legend: B instances, S tours an instance, N nodes, C slots of the table, P slots of a part, W mask words of
+32 bits, H heads, D = d / H features of a head, d width.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -31,8 +32,7 @@ PROGRAMS_PER_PART = 400
 SMALLEST_BLOCK = 16
 """Rows or columns of the smallest matrix that tensor cores multiply."""
 
-WARPS = 4
-POINTER_BACKWARD_WARPS = 8
+FORWARD_WARPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,23 +175,23 @@ def fused_score_gradient(
         coefficients: Derivative of the loss by each tour's log-likelihood, float, ``[B, S]``.
     """
     with torch.enable_grad():
-        cache = policy.cache(embeddings, instances)
-    shared = _Shared.of(cache, policy.decoder)
+        cached = policy.cache(embeddings, instances)
+    shared = _Shared.of(cached, policy.decoder)
     parts = list(_parts(packed, len(embeddings)))
     sums = _Sums.zeros(shared, len(packed.row) // TILE, parts[0].num_tiles)
     weights = coefficients.detach().to(torch.float32)
     for part in parts:
         with torch.enable_grad():
             node, log_probs = _log_probs(policy.decoder, shared, sums, part, policy.ramp)
-        log_probs.backward(weights[part.owner, part.row])
+        torch.autograd.backward(log_probs, weights[part.owner, part.row])
         assert node.grad is not None
         _add_node_gradient(node.grad, shared, sums, part)
     torch.autograd.backward(
-        (cache.keys, cache.values, cache.logit_keys, embeddings),
+        (cached.keys, cached.values, cached.logit_keys, embeddings),
         (
-            _heads_apart(sums.keys, cache.keys),
-            _heads_apart(sums.values, cache.values),
-            sums.logit_keys.sum(0).to(cache.logit_keys.dtype),
+            _heads_apart(sums.keys, cached.keys),
+            _heads_apart(sums.values, cached.values),
+            sums.logit_keys.sum(0).to(cached.logit_keys.dtype),
             sums.embeddings.sum(0).to(embeddings.dtype),
         ),
     )
@@ -207,9 +207,9 @@ def _parts(packed: PackedDecisions, batch: int) -> Iterator[_Part]:
     def split(values: Tensor, fill: int = 0) -> tuple[Tensor, ...]:
         if missing:
             values = functional.pad(values, (0, 0) * (values.dim() - 1) + (0, missing), value=fill)
-        return values.split(size)
+        return torch.split(values, size)
 
-    columns = (packed.row, packed.current, packed.action, packed.features, packed.mask, packed.valid)
+    columns = (packed.row, packed.current, packed.action, packed.features, packed.mask.view(torch.int32), packed.valid)
     instance = split(packed.instance, fill=batch)
     for index, entries in enumerate(zip(*map(split, columns), strict=True)):
         row, current, action, features, mask, valid = entries
@@ -227,11 +227,11 @@ def _log_probs(
     node.requires_grad_(torch.is_grad_enabled())
     features = decoder.state_features(part.features[:, None], shared.distance_limit[part.owner])[:, 0].to(node.dtype)
     query = torch.cat((node, features), dim=-1)
-    glimpse = _Glimpse.apply(decoder.query(query), shared, sums, part)
+    glimpse = _Glimpse.apply(decoder.query(query), shared, sums, part)  # type: ignore[no-untyped-call]
     heads = glimpse.view(1, -1, shared.heads, width // shared.heads)
-    apply_head = _compiled_head if node.is_cuda else _head
+    apply_head = _compiled_head() if node.is_cuda else _head
     pointer, _ = apply_head(decoder.head, heads, query[None], node[None], features[None], ramp)
-    return node, _Pointer.apply(pointer[0], shared, sums, part)
+    return node, _Pointer.apply(pointer[0], shared, sums, part)  # type: ignore[no-untyped-call]
 
 
 def _head(head: nn.Module, *arguments: Any) -> tuple[Tensor, Tensor | float]:
@@ -239,7 +239,10 @@ def _head(head: nn.Module, *arguments: Any) -> tuple[Tensor, Tensor | float]:
     return result
 
 
-_compiled_head = torch.compile(_head, dynamic=False)
+@cache
+def _compiled_head() -> Callable[..., tuple[Tensor, Tensor | float]]:
+    # Not at import: that takes seconds.
+    return torch.compile(_head, dynamic=False)
 
 
 class _Glimpse(torch.autograd.Function):
@@ -249,9 +252,9 @@ class _Glimpse(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, shared: _Shared, sums: _Sums | None, part: _Part) -> Tensor:
         ctx.shared, ctx.sums, ctx.part, ctx.dtype = shared, sums, part, query.dtype
         query = query.to(shared.keys.dtype).contiguous()
-        ctx.save_for_backward(query)
         batch, num_nodes, _ = shared.keys.shape
         glimpse = torch.empty_like(query)
+        normalizer = query.new_empty(len(query), shared.heads, dtype=torch.float32)
         kernels.glimpse_forward[(part.num_tiles * shared.heads,)](
             query,
             shared.keys,
@@ -259,15 +262,18 @@ class _Glimpse(torch.autograd.Function):
             part.mask,
             part.instance,
             glimpse,
+            normalizer,
             batch,
             num_nodes,
             **_glimpse_constants(shared, part),
+            num_warps=FORWARD_WARPS,
         )
+        ctx.save_for_backward(query, normalizer)
         return glimpse
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
-        (query,) = ctx.saved_tensors
+        query, normalizer = ctx.saved_tensors
         shared, sums, part = ctx.shared, ctx.sums, ctx.part
         batch, num_nodes, _ = shared.keys.shape
         splits = len(sums.keys)
@@ -277,6 +283,7 @@ class _Glimpse(torch.autograd.Function):
             shared.keys,
             shared.values,
             part.mask,
+            normalizer,
             upstream[0].contiguous(),
             part.first_tile,
             gradient,
@@ -288,6 +295,7 @@ class _Glimpse(torch.autograd.Function):
             num_nodes,
             splits,
             **_glimpse_constants(shared, part),
+            num_warps=_backward_warps(shared),
         )
         return gradient.to(ctx.dtype), None, None, None
 
@@ -299,29 +307,31 @@ class _Pointer(torch.autograd.Function):
     def forward(ctx: Any, pointer: Tensor, shared: _Shared, sums: _Sums | None, part: _Part) -> Tensor:
         ctx.shared, ctx.sums, ctx.part, ctx.dtype = shared, sums, part, pointer.dtype
         pointer = pointer.to(shared.keys.dtype).contiguous()
-        ctx.save_for_backward(pointer)
         batch, num_nodes, _ = shared.keys.shape
-        log_probs = torch.empty(len(pointer), dtype=torch.float32, device=pointer.device)
+        log_probs, normalizer = torch.empty(2, len(pointer), dtype=torch.float32, device=pointer.device)
         kernels.pointer_forward[(part.num_tiles,)](
             *_pointer_inputs(pointer, shared, part),
             part.instance,
             log_probs,
+            normalizer,
             batch,
             num_nodes,
             **_pointer_constants(shared, part),
-            num_warps=WARPS,
+            num_warps=FORWARD_WARPS,
         )
+        ctx.save_for_backward(pointer, normalizer)
         return log_probs
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
-        (pointer,) = ctx.saved_tensors
+        pointer, normalizer = ctx.saved_tensors
         shared, sums, part = ctx.shared, ctx.sums, ctx.part
         batch, num_nodes, _ = shared.keys.shape
         splits = len(sums.logit_keys)
         gradient = torch.zeros_like(pointer)
         kernels.pointer_backward[(splits * batch,)](
             *_pointer_inputs(pointer, shared, part),
+            normalizer,
             upstream[0].contiguous(),
             part.first_tile,
             gradient,
@@ -332,7 +342,7 @@ class _Pointer(torch.autograd.Function):
             num_nodes,
             splits,
             **_pointer_constants(shared, part),
-            num_warps=POINTER_BACKWARD_WARPS,
+            num_warps=_backward_warps(shared),
         )
         return gradient.to(ctx.dtype), None, None, None
 
@@ -353,7 +363,7 @@ def _add_node_gradient(gradient: Tensor, shared: _Shared, sums: _Sums, part: _Pa
         splits,
         width=width,
         node_block=shared.node_block,
-        num_warps=POINTER_BACKWARD_WARPS,
+        num_warps=_backward_warps(shared),
     )
 
 
@@ -366,7 +376,6 @@ def _glimpse_constants(shared: _Shared, part: _Part) -> dict[str, Any]:
         "masking": shared.glimpse_mask,
         "scale": (width // shared.heads) ** -0.5,
         "node_block": shared.node_block,
-        "num_warps": WARPS,
     }
 
 
@@ -387,7 +396,14 @@ def _pointer_constants(shared: _Shared, part: _Part) -> dict[str, Any]:
     }
 
 
+def _backward_warps(shared: _Shared) -> int:
+    """Four warps multiply 64 rows at a time, and backward kernels have a row for each node."""
+    return 4 if shared.node_block <= TILE else 8
+
+
 def _heads_apart(sums: Tensor, like: Tensor) -> Tensor:
     """Sum over splits ``[splits, B, N, d]`` as a gradient by keys or values ``[B, H, N, D]``."""
     batch, heads, num_nodes, head_width = like.shape
-    return sums.sum(0).view(batch, num_nodes, heads, head_width).transpose(1, 2).to(like.dtype)
+    total = sums.sum(0).view(batch, num_nodes, heads, head_width)
+    gradient: Tensor = total.transpose(1, 2).to(like.dtype)
+    return gradient

@@ -8,27 +8,31 @@ A part is a run of whole tiles of the table; ``first`` is its first tile and poi
 Operands are bfloat16 or float32, sums, softmax and tanh float32. Loops are ``while`` because the interpreter
 cannot count up to a loaded number. Powers of two: ``width``, ``heads``, ``node_block``.
 
-Shape legend: B instances, N nodes, P slots of a part, C slots of the table, W mask words, d = ``width`` features,
-H = ``heads`` heads, S tours an instance.
+Shape legend: B instances, N nodes, P slots of a part, C slots of the table, W mask words of 32 bits,
+d = ``width`` features, H = ``heads`` heads, S tours an instance.
 """
 
 import triton
 import triton.language as tl
 
+from polarvrp.model.kernels.products import product
+
+CHANGING = ("first", "num_tiles", "num_instances", "num_nodes", "num_rows", "row_blocks", "splits")
+"""Numbers that no code is compiled for: nothing may compile while a graph is captured."""
+
 TILE = tl.constexpr(64)
-WORD_BITS = tl.constexpr(64)
+WORD_BITS = tl.constexpr(32)
 ILLEGAL = tl.constexpr(-1.0e9)
 CLIP = tl.constexpr(10.0)
 
 
 @triton.jit
-def legal_nodes(mask, slots, nodes, words: tl.constexpr):
-    """Mask bits as booleans, ``[slots, nodes]``."""
-    bits = tl.load(mask + slots * words)[:, None]
+def legal_nodes(mask, slots, nodes, num_nodes, words: tl.constexpr):
+    """Mask bits as booleans; ``slots`` and ``nodes`` are a column and a row, or a row and a column."""
+    bits = tl.load(mask + slots * words)
     for word in tl.static_range(1, words):
-        later = tl.load(mask + slots * words + word)[:, None]
-        bits = tl.where((nodes // WORD_BITS == word)[None, :], later, bits)
-    return ((bits >> (nodes % WORD_BITS).to(tl.int64)[None, :]) & 1) != 0
+        bits = tl.where(nodes // WORD_BITS == word, tl.load(mask + slots * words + word), bits)
+    return (((bits >> (nodes % WORD_BITS)) & 1) != 0) & (nodes < num_nodes)
 
 
 @triton.jit
@@ -47,29 +51,24 @@ def add_to_nodes(sums, values, place, nodes, features, num_nodes, width: tl.cons
 
 
 @triton.jit
-def glimpse_weights(
-    query, keys, mask, slots, nodes, num_nodes, words: tl.constexpr, masking: tl.constexpr, scale: tl.constexpr
-):
-    """Attention weights before their division by the row sums, and those sums."""
-    scores = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
-    seen = (nodes < num_nodes)[None, :]
+def glimpse_scores(products, mask, slots, nodes, num_nodes, words: tl.constexpr, masking: tl.constexpr):
+    """Products of query and key with the mask in them; ``slots`` and ``nodes`` as of ``legal_nodes``."""
     if masking == "hard":
-        seen = seen & legal_nodes(mask, slots, nodes, words)
+        return tl.where(legal_nodes(mask, slots, nodes, num_nodes, words), products, ILLEGAL)
     if masking == "plus_one":
-        scores += legal_nodes(mask, slots, nodes, words).to(tl.float32)
-    scores = tl.where(seen, scores, ILLEGAL)
-    weights = tl.exp(scores - tl.max(scores, 1)[:, None])
-    return weights, tl.sum(weights, 1)
+        products += legal_nodes(mask, slots, nodes, num_nodes, words).to(tl.float32)
+    return tl.where(nodes < num_nodes, products, ILLEGAL)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=CHANGING)
 def glimpse_forward(
     query,  # [P, d]
     keys,  # [B, N, d]
     values,  # [B, N, d]
-    mask,  # int64 [P, W]
+    mask,  # int32 [P, W]
     instance,  # int64 [P]
     glimpse,  # [P, d], written
+    normalizer,  # logarithm of the sum of exponentials, float32 [P, H], written
     num_instances,
     num_nodes,
     heads: tl.constexpr,
@@ -85,26 +84,30 @@ def glimpse_forward(
     slots = tile * TILE + tl.arange(0, TILE)
     features = head * head_width + tl.arange(0, head_width)
     offsets = slots[:, None] * width + features[None, :]
-    owner = tl.load(instance + tile * TILE)
+    owner = tl.load(instance + tile * TILE).to(tl.int32)
     if owner < num_instances:
         nodes = tl.arange(0, node_block)
         tile_keys = load_nodes(keys, owner, nodes, features, num_nodes, width)
         tile_values = load_nodes(values, owner, nodes, features, num_nodes, width)
-        weights, totals = glimpse_weights(
-            tl.load(query + offsets), tile_keys, mask, slots, nodes, num_nodes, words, masking, scale
-        )
-        mixed = tl.dot(weights.to(tile_values.dtype), tile_values, input_precision="ieee") / totals[:, None]
+        products = product(tl.load(query + offsets), tl.trans(tile_keys)) * scale
+        scores = glimpse_scores(products, mask, slots[:, None], nodes[None, :], num_nodes, words, masking)
+        largest = tl.max(scores, 1)
+        weights = tl.exp(scores - largest[:, None])
+        total = tl.sum(weights, 1)
+        mixed = product(weights.to(tile_values.dtype), tile_values) / total[:, None]
         tl.store(glimpse + offsets, mixed.to(glimpse.dtype.element_ty))
+        tl.store(normalizer + slots * heads + head, largest + tl.log(total))
     else:
         tl.store(glimpse + offsets, tl.zeros([TILE, head_width], glimpse.dtype.element_ty))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=CHANGING)
 def glimpse_backward(
     query,  # [P, d]
     keys,  # [B, N, d]
     values,  # [B, N, d]
-    mask,  # int64 [P, W]
+    mask,  # int32 [P, W]
+    normalizer,  # float32 [P, H]
     upstream,  # gradient by the glimpse, [P, d]
     first_tile,  # int64 [B + 1]
     query_gradient,  # [P, d], zeros, written
@@ -140,17 +143,16 @@ def glimpse_backward(
             slots = tile * TILE + tl.arange(0, TILE)
             offsets = slots[:, None] * width + features[None, :]
             tile_query, outer = tl.load(query + offsets), tl.load(upstream + offsets)
-            weights, totals = glimpse_weights(
-                tile_query, tile_keys, mask, slots, nodes, num_nodes, words, masking, scale
-            )
-            weights = weights / totals[:, None]
-            value_sum += tl.dot(tl.trans(weights.to(outer.dtype)), outer, input_precision="ieee")
-            inner = tl.dot(outer, tl.trans(tile_values), input_precision="ieee")
-            inner = weights * (inner - tl.sum(weights * inner, 1)[:, None]) * scale
-            inner = inner.to(tile_keys.dtype)
-            gradient = tl.dot(inner, tile_keys, input_precision="ieee")
+            products = product(tile_keys, tl.trans(tile_query)) * scale  # [nodes, slots]
+            scores = glimpse_scores(products, mask, slots[None, :], nodes[:, None], num_nodes, words, masking)
+            weights = tl.exp(scores - tl.load(normalizer + slots * heads + head)[None, :])
+            value_sum += product(weights.to(outer.dtype), outer)
+            inner = product(tile_values, tl.trans(outer))
+            # Their weighted mean: upstream times glimpse is cheaper, but leaves differences that are all rounding.
+            inner = (weights * (inner - tl.sum(weights * inner, 0)[None, :]) * scale).to(tile_keys.dtype)
+            key_sum += product(inner, tile_query)
+            gradient = product(tl.trans(inner), tile_keys)
             tl.store(query_gradient + offsets, gradient.to(query_gradient.dtype.element_ty))
-            key_sum += tl.dot(tl.trans(inner), tile_query, input_precision="ieee")
             tile += splits
         add_to_nodes(key_sums, key_sum, place, nodes, features, num_nodes, width)
         add_to_nodes(value_sums, value_sum, place, nodes, features, num_nodes, width)
@@ -158,8 +160,7 @@ def glimpse_backward(
 
 @triton.jit
 def pointer_logits(
-    pointer,
-    keys,
+    products,
     mask,
     log_distances,
     current,
@@ -168,32 +169,29 @@ def pointer_logits(
     nodes,
     num_nodes,
     words: tl.constexpr,
-    scale: tl.constexpr,
     with_distances: tl.constexpr,
 ):
-    """Clipped logits, ``ILLEGAL`` where a node may not follow, and 1 - tanh, both ``[slots, nodes]``."""
-    scores = tl.dot(pointer, tl.trans(keys), input_precision="ieee") * scale
-    complement = 2.0 / (tl.exp(2.0 * scores) + 1.0)
-    logits = CLIP * (1.0 - complement)
+    """Clipped logits, ``ILLEGAL`` where a node may not follow, and 1 - tanh; arguments as of ``glimpse_scores``."""
+    complement = 2.0 / (tl.exp(2.0 * products) + 1.0)
+    logits = CLIP - CLIP * complement
     if with_distances:
-        rows = (owner * num_nodes + tl.load(current + slots)) * num_nodes
-        inside = (nodes < num_nodes)[None, :]
-        logits -= tl.load(log_distances + rows[:, None] + nodes[None, :], mask=inside, other=0.0).to(tl.float32)
-    legal = legal_nodes(mask, slots, nodes, words) & (nodes < num_nodes)[None, :]
-    return tl.where(legal, logits, ILLEGAL), complement
+        rows = (owner * num_nodes + tl.load(current + slots).to(tl.int32)) * num_nodes
+        logits -= tl.load(log_distances + rows + nodes, mask=nodes < num_nodes, other=0.0).to(tl.float32)
+    return tl.where(legal_nodes(mask, slots, nodes, num_nodes, words), logits, ILLEGAL), complement
 
 
-@triton.jit
+@triton.jit(do_not_specialize=CHANGING)
 def pointer_forward(
     pointer,  # [P, d]
     keys,  # [B, N, d]
-    mask,  # int64 [P, W]
+    mask,  # int32 [P, W]
     log_distances,  # [B, N, N]
     current,  # int64 [P]
     action,  # int64 [P]
     valid,  # bool [P]
     instance,  # int64 [P]
     log_probs,  # float32 [P], written
+    normalizer,  # logarithm of the sum of exponentials, float32 [P], written
     num_instances,
     num_nodes,
     width: tl.constexpr,
@@ -205,43 +203,44 @@ def pointer_forward(
     """Log-probability of each decision's action, 0 in empty slots; one program a tile."""
     tile = tl.program_id(0)
     slots = tile * TILE + tl.arange(0, TILE)
-    owner = tl.load(instance + tile * TILE)
+    owner = tl.load(instance + tile * TILE).to(tl.int32)
     if owner < num_instances:
         nodes, features = tl.arange(0, node_block), tl.arange(0, width)
         tile_keys = load_nodes(keys, owner, nodes, features, num_nodes, width)
         tile_pointer = tl.load(pointer + slots[:, None] * width + features[None, :])
+        products = product(tile_pointer, tl.trans(tile_keys)) * scale
         logits, _ = pointer_logits(
-            tile_pointer,
-            tile_keys,
+            products,
             mask,
             log_distances,
             current,
             owner,
-            slots,
-            nodes,
+            slots[:, None],
+            nodes[None, :],
             num_nodes,
             words,
-            scale,
             with_distances,
         )
         largest = tl.max(logits, 1)
-        total = tl.sum(tl.exp(logits - largest[:, None]), 1)
-        taken = tl.load(action + slots)[:, None] == nodes[None, :]
-        chosen = tl.sum(tl.where(taken, logits, 0.0), 1) - largest - tl.log(total)
-        tl.store(log_probs + slots, tl.where(tl.load(valid + slots), chosen, 0.0))
+        log_total = largest + tl.log(tl.sum(tl.exp(logits - largest[:, None]), 1))
+        taken = tl.load(action + slots).to(tl.int32)[:, None] == nodes[None, :]
+        chosen = tl.sum(tl.where(taken, logits, 0.0), 1)
+        tl.store(log_probs + slots, tl.where(tl.load(valid + slots), chosen - log_total, 0.0))
+        tl.store(normalizer + slots, log_total)
     else:
         tl.store(log_probs + slots, tl.zeros([TILE], tl.float32))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=CHANGING)
 def pointer_backward(
     pointer,  # [P, d]
     keys,  # [B, N, d]
-    mask,  # int64 [P, W]
+    mask,  # int32 [P, W]
     log_distances,  # [B, N, N]
     current,  # int64 [P]
     action,  # int64 [P]
     valid,  # bool [P]
+    normalizer,  # float32 [P]
     upstream,  # gradient by the log-probabilities, float32 [P]
     first_tile,  # int64 [B + 1]
     pointer_gradient,  # [P, d], zeros, written
@@ -271,35 +270,33 @@ def pointer_backward(
             slots = tile * TILE + tl.arange(0, TILE)
             offsets = slots[:, None] * width + features[None, :]
             tile_pointer = tl.load(pointer + offsets)
+            products = product(tile_keys, tl.trans(tile_pointer)) * scale  # [nodes, slots]
             logits, complement = pointer_logits(
-                tile_pointer,
-                tile_keys,
+                products,
                 mask,
                 log_distances,
                 current,
                 owner,
-                slots,
-                nodes,
+                slots[None, :],
+                nodes[:, None],
                 num_nodes,
                 words,
-                scale,
                 with_distances,
             )
-            probabilities = tl.exp(logits - tl.max(logits, 1)[:, None])
-            probabilities = probabilities / tl.sum(probabilities, 1)[:, None]
-            taken = (tl.load(action + slots)[:, None] == nodes[None, :]).to(tl.float32)
-            outer = tl.where(tl.load(valid + slots), tl.load(upstream + slots), 0.0)
+            probabilities = tl.exp(logits - tl.load(normalizer + slots)[None, :])
+            taken = nodes[:, None] == tl.load(action + slots).to(tl.int32)[None, :]
+            outer = tl.where(tl.load(valid + slots), tl.load(upstream + slots), 0.0) * (CLIP * scale)
             # tanh' = 1 - tanh^2 = (1 - tanh) (1 + tanh)
-            inner = outer[:, None] * (taken - probabilities) * complement * (2.0 - complement) * (CLIP * scale)
+            inner = outer[None, :] * (taken.to(tl.float32) - probabilities) * (complement * (2.0 - complement))
             inner = tl.where(logits > ILLEGAL, inner, 0.0).to(tile_keys.dtype)
-            gradient = tl.dot(inner, tile_keys, input_precision="ieee")
+            key_sum += product(inner, tile_pointer)
+            gradient = product(tl.trans(inner), tile_keys)
             tl.store(pointer_gradient + offsets, gradient.to(pointer_gradient.dtype.element_ty))
-            key_sum += tl.dot(tl.trans(inner), tile_pointer, input_precision="ieee")
             tile += splits
         add_to_nodes(key_sums, key_sum, place, nodes, features, num_nodes, width)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=CHANGING)
 def node_backward(
     upstream,  # gradient by the current node's embedding, [P, d]
     current,  # int64 [P]
@@ -325,13 +322,13 @@ def node_backward(
         while tile < end:
             slots = tile * TILE + tl.arange(0, TILE)
             outer = tl.load(upstream + slots[:, None] * width + features[None, :])
-            here = nodes[:, None] == tl.load(current + slots)[None, :]
-            node_sum += tl.dot(here.to(outer.dtype), outer, input_precision="ieee")
+            here = nodes[:, None] == tl.load(current + slots).to(tl.int32)[None, :]
+            node_sum += product(here.to(outer.dtype), outer)
             tile += splits
         add_to_nodes(node_sums, node_sum, place, nodes, features, num_nodes, width)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=CHANGING)
 def sum_rows(
     log_probs,  # float32 [C]
     row,  # int64 [C]
@@ -350,7 +347,7 @@ def sum_rows(
     tile = begin
     while tile < end:
         slots = tile * TILE + tl.arange(0, TILE)
-        mine = rows[:, None] == tl.load(row + slots)[None, :]
+        mine = rows[:, None] == tl.load(row + slots).to(tl.int32)[None, :]
         total += tl.sum(tl.where(mine, tl.load(log_probs + slots)[None, :], 0.0), 1)
         tile += 1
     tl.store(totals + owner * num_rows + rows, total, mask=rows < num_rows)
