@@ -7,6 +7,7 @@ cores as soon as its tours are built.
 import logging
 from contextlib import nullcontext
 from functools import partial
+from typing import TypeAlias
 
 import torch
 
@@ -14,7 +15,8 @@ from polarvrp.config import TrainConfig
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.rollout import NoRoomError
 from polarvrp.model.policy import Policy
-from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.torch_generator import draw_variants, generate_batch
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import SINGLE, Group, flatten, unflatten
 from polarvrp.training.objectives import preference, reinforce
@@ -27,6 +29,9 @@ from polarvrp.training.schedule import refines
 logger = logging.getLogger(__name__)
 
 PARTS_WHILE_REFINING = 2
+
+Shape: TypeAlias = tuple[int, bool, bool, int, tuple[str, ...]]
+"""Stage, whether tours are refined, whether the decoder is ramped up, batch size, variants."""
 
 
 class TrainingStep:
@@ -59,14 +64,14 @@ class TrainingStep:
         self._device = next(policy.parameters()).device
         self._recipe = Recipe(
             policy,
-            make_engine(policy, config.num_customers + 1, engine),
+            make_engine(policy, config.num_customers + most_depots(config), engine),
             config,
             bfloat16,
             reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature),
             RewardNormalizer(reward_means or [], self._device, group.add_up) if config.normalize_rewards else None,
         )
         self._ramp = torch.ones((), device=self._device)
-        self._shaped: dict[tuple[object, ...], ShapedStep] = {}
+        self._shaped: dict[Shape, ShapedStep] = {}
         # Work on a stream of its own: the default one cannot be captured, and backward passes stay on their stream.
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
 
@@ -102,25 +107,29 @@ class TrainingStep:
         self._ramp.fill_(ramp)
         self._policy.ramp = self._ramp if ramp < 1.0 else 1.0
         refined = self._refiner is not None and refines(self._config, epoch)
-        key = (stage, batch_size, refined, ramp < 1.0)
+        variants = self._variants((stage, epoch, step))
+        key = (stage, refined, ramp < 1.0, batch_size, variants)
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             while True:
                 try:
-                    return self._attempt(key, (stage, epoch, step), batch_size, refined)
+                    return self._attempt(key, (stage, epoch, step))
                 except NoRoomError as error:
                     logger.info("%s", error)
                     self._shaped.clear()  # no parameter has changed yet, and all streams start anew
 
-    def _attempt(
-        self, key: tuple[object, ...], now: tuple[int, int, int], batch_size: int, refined: bool
-    ) -> dict[str, float]:
+    def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
+        """What the batch is drawn from: variants with the same number of depots."""
+        generator = torch.Generator().manual_seed(derive_seed(self._config.seed, "depots", *now))
+        return draw_variants(self._config.stages[now[0]].variants, generator)
+
+    def _attempt(self, key: Shape, now: tuple[int, int, int]) -> dict[str, float]:
+        _, refined, _, batch_size, variants = key
         if key not in self._shaped:
-            # Graphs of a stage, or of a form of the decoder, that is over only hold memory.
-            if any((old[0], *old[2:]) != (key[0], *key[2:]) for old in self._shaped):
+            # Graphs of a stage, of steps without refinement, or of the first epoch only hold memory once that is over.
+            if any(old[:3] != key[:3] for old in self._shaped):
                 self._shaped.clear()
-            self._shaped[key] = ShapedStep(
-                self._recipe, self._optimizer, self._group, self._refiner if refined else None, now[0], batch_size
-            )
+            refiner = self._refiner if refined else None
+            self._shaped[key] = ShapedStep(self._recipe, self._optimizer, self._group, refiner, batch_size, variants)
         sums, seconds = self._shaped[key].run(now)
         named = dict(zip(SUMS, sums, strict=True))
         if self._config.paradigm != "polar":
@@ -136,8 +145,8 @@ class ShapedStep:
         optimizer: Over the policy's parameters.
         group: Processes that share the training.
         refiner: Local search; None where these steps do not refine.
-        stage: From 0.
         batch_size: Instances of a step.
+        variants: What they are drawn from, all with the same number of depots.
     """
 
     def __init__(
@@ -146,12 +155,12 @@ class ShapedStep:
         optimizer: torch.optim.Optimizer,
         group: Group,
         refiner: Refiner | None,
-        stage: int,
         batch_size: int,
+        variants: tuple[str, ...],
     ) -> None:
         config = recipe.config
         self._recipe, self._optimizer, self._group = recipe, optimizer, group
-        self._refiner, self._stage, self._batch_size = refiner, stage, batch_size
+        self._refiner, self._batch_size, self._variants = refiner, batch_size, variants
         self._on_cores = refiner is not None and config.refiner == "pyvrp"
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device
@@ -202,9 +211,9 @@ class ShapedStep:
         return sums.tolist(), clock.read()
 
     def _generate(self) -> None:
-        config, stage = self._recipe.config, self._recipe.config.stages[self._stage]
+        config = self._recipe.config
         instances = generate_batch(
-            config.num_customers, self._batch_size, self._data, self._device, stage.variants, config.mixed_batches
+            config.num_customers, self._batch_size, self._data, self._device, self._variants, config.mixed_batches
         )
         for part in self._parts:
             part.take(instances)
@@ -230,3 +239,8 @@ class ShapedStep:
         torch.nn.utils.clip_grad_norm_(self._parameters, self._recipe.config.gradient_clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+
+def most_depots(config: TrainConfig) -> int:
+    """Depots of the training instances that have the most."""
+    return max(VARIANTS[name].num_depots for stage in config.stages for name in stage.variants)
