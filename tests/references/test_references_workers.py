@@ -25,6 +25,8 @@ def act(task: str) -> object:
         Path(argument).touch()
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
+    if word == "touch":
+        Path(argument).touch()
     if word == "sleep":
         time.sleep(float(argument))
     if word == "pid":
@@ -80,6 +82,33 @@ def test_stopping_early_kills_what_is_in_work(pool: WorkerPool[str, object]) -> 
     start_s = time.monotonic()
     assert len(dict(pool.run(["a", "b", "c"]))) == 3
     assert time.monotonic() - start_s < 30
+
+
+def test_tasks_ahead_are_neither_lost_nor_blamed_when_a_worker_dies(tmp_path: Path) -> None:
+    with WorkerPool(act, 1, depth=4) as pool:
+        tasks = ["a", f"once {tmp_path / 'x'}", "b", "die", "c", "d"]
+        numbers = pool.submit(tasks)
+        outcomes: dict[int, object] = {}
+        while len(outcomes) < len(tasks):
+            outcomes.update(pool.wait())
+    found = [outcomes[number] for number in numbers]
+    assert found == [*tasks[:3], TaskFailure("the worker process died (exit code -9)", died=True), "c", "d"]
+
+
+def test_workers_go_on_while_their_starter_is_busy(tmp_path: Path) -> None:
+    with WorkerPool(act, 1, depth=3) as pool:
+        numbers = pool.submit([f"touch {tmp_path / name}" for name in "abcd"])
+        deadline_s = time.monotonic() + 20
+        while not (tmp_path / "c").exists():
+            assert time.monotonic() < deadline_s, "the worker waits"
+            time.sleep(0.01)
+        assert not (tmp_path / "d").exists()
+        later = pool.submit(["later"])
+        outcomes: dict[int, object] = {}
+        while len(outcomes) < 5:
+            outcomes.update(pool.wait())
+        assert list(outcomes) == [*numbers, *later]
+        assert (tmp_path / "d").exists()
 
 
 def test_a_worker_that_died_idle_is_replaced() -> None:

@@ -1,69 +1,89 @@
-"""Refinement of tours by local search: the step that turns preference optimisation into POLAR.
+"""Refinement of tours by local search on CPU cores: the step that turns preference optimisation into POLAR.
 
-Each tour goes through PyVRP's local search to a local optimum under a schedule of rising penalties, always from the
-original tour. The first result that is feasible and strictly shorter replaces it, judged by the exact checker; if there
-is none the tour stays. So refined tours are never longer and never break a rule that the original kept.
+Tours and instances reach the processes through shared memory, so a GPU goes on with other tours while the cores work.
+What happens to a tour is told in ``training.descent``.
 
-Deviations from the paper, which used PyVRP 0.11: the operators of PyVRP 0.14 (which has no SwapStar), 50 neighbours
-instead of 20, fixed penalties on conservatively rounded integers instead of multiples of an estimate, four levels
-instead of five because the last two bind alike.
+Shape legend: B instances, k tours per instance, T actions, R actions of a refined tour.
 """
 
 import math
+import os
+import secrets
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from multiprocessing.shared_memory import SharedMemory
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
-from pyvrp import Activity, ActivityType, CostEvaluator, RandomNumberGenerator
-from pyvrp.search import OPERATORS, LocalSearch, PerturbationManager
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
 
-from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import check_tour
-from polarvrp.references.integers import IntegerInstance, integer_instance
-from polarvrp.references.pyvrp_model import actions_of, problem_data, solution_of
+from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.references.versions import pyvrp_version
 from polarvrp.references.workers import TaskFailure, WorkerPool
-from polarvrp.tolerances import POLICY_TOLERANCE
+from polarvrp.training.descent import SEEDS, RefinedTour
+from polarvrp.training.shared_tours import INSTANCE_ARRAYS, Rows, Shape, Table, refine_rows
 
-PENALTIES = (12.0, 200.0, 3000.0, 1e5)
-"""Cost of a unit of excess load, lateness or length; at the last one excess is never worth its price."""
-
-NUM_NEIGHBOURS = 50
-WEIGHT_OF_WAITING = 0.2
-SPARE_VEHICLES = 10
 LARGEST_CHUNK = 32
-CHUNKS_PER_WORKER = 2
+CHUNKS_PER_WORKER = 4
+"""Smaller chunks even out differences between tours."""
 
-_NEVER = 1e18  # proximity of customers that cannot follow each other; above the length of a forbidden arc
+CHUNKS_AHEAD = 3
+"""In the hands of each worker, so that it has work while this process is busy with a GPU."""
 
-Chunk: TypeAlias = tuple[Instances[NodeArrays], list[list[int]], list[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class RefinedTour:
-    """What became of a tour.
-
-    Attributes:
-        actions: The better tour in flat form, or the original one.
-        cost: Its exact cost in float64.
-        improved: Whether it is strictly shorter than the original.
-    """
-
-    actions: list[int]
-    cost: float
-    improved: bool
+SEGMENT_PREFIX = "polarvrp-"
+SMALLEST_FLOAT_BYTES = 4
 
 
 class RefinementError(RuntimeError):
-    """A worker could not refine; the message is its own."""
+    """Tours could not be refined; the message is that of the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefinedTours:
+    """What became of the tours of a batch, in main memory, pinned where the tours came from a GPU.
+
+    Attributes:
+        actions: The better tours, or the original ones, padded with depot 0, int64, ``[B, k, R]``; R depends on the
+            size of the instances only.
+        cost: Exact costs, float64, ``[B, k]``.
+        improved: Whether strictly shorter than the originals, bool, ``[B, k]``.
+    """
+
+    actions: Tensor
+    cost: Tensor
+    improved: Tensor
+
+
+class PendingTours:
+    """Tours that are being refined; dropping it without asking for the result is allowed."""
+
+    def __init__(self, refiner: "Refiner", slot: "_Slot", pinned: bool) -> None:
+        self._refiner, self._slot, self._pinned = refiner, slot, pinned
+        self._tours: RefinedTours | None = None
+        slot.holder = weakref.ref(self)
+
+    def result(self) -> RefinedTours:
+        """The refined tours; waits for them.
+
+        Raises:
+            RefinementError: If a worker met a tour that is no solution of its instance, or a second worker died over
+                the same tours, or the refiner was closed.
+        """
+        if self._tours is None:
+            self._refiner.wait_for(self._slot)
+            self._tours = self._slot.read(self._pinned)
+            self._slot.holder = None
+        return self._tours
 
 
 class Refiner:
     """Refines batches of tours on CPU cores.
+
+    Results depend on instance, tour and seed only, not on the number of workers or on what else is in work.
 
     Args:
         num_workers: Processes, started at once: before a GPU is used is best. 0 refines in this process.
@@ -74,47 +94,81 @@ class Refiner:
 
     def __init__(self, num_workers: int) -> None:
         pyvrp_version()
-        self._pool = WorkerPool(refine_chunk, num_workers) if num_workers > 0 else None
-        self._num_workers = max(1, num_workers)
+        self._pool = WorkerPool(refine_rows, num_workers, CHUNKS_AHEAD) if num_workers > 0 else None
+        self._num_workers = num_workers
+        self._slots: list[_Slot] = []
+        self._slot_of: dict[int, _Slot] = {}
+        self._release = weakref.finalize(self, _close_all, self._slots)
+
+    def submit(self, instances: Instances[Tensor], actions: Tensor, seeds: Sequence[int]) -> PendingTours:
+        """Start to refine; several submissions may be in work.
+
+        Args:
+            instances: B instances of one size, any mixture of variants.
+            actions: As rollouts record them, padded with depots, int64, ``[B, k, T]``, on the same device.
+            seeds: Of the order in which the search tries moves, B * k of them, any non-negative integers.
+
+        Returns:
+            At once if there are workers; they are busy by then.
+
+        Raises:
+            ValueError: If there are not as many tours and seeds as instances.
+            InfeasibleTourError: Without workers, if a tour is no solution of its instance.
+            RefinementError: If the refiner was closed.
+        """
+        slot = self._start(instances, actions, seeds)
+        return PendingTours(self, slot, pinned=actions.is_cuda)
 
     def refine(
         self, instances: Instances[NodeArrays], tours: Sequence[Sequence[int]], seeds: Sequence[int]
     ) -> list[RefinedTour]:
         """Refine one tour of each instance.
 
-        The result depends on instance, tour and seed only, not on the number of workers.
-
         Args:
             instances: B instances of one size, any mixture of variants, in main memory.
             tours: In flat form, B of them.
-            seeds: Of the order in which the search tries moves, B of them, any non-negative integers.
+            seeds: As of ``submit``, B of them.
 
         Returns:
             B tours in the order of the instances.
 
         Raises:
-            ValueError: If there are not as many tours and seeds as instances.
-            RefinementError: If a worker met a tour that is no solution of its instance, or died.
+            ValueError, InfeasibleTourError, RefinementError: As of ``submit`` and ``PendingTours.result``.
         """
         if not len(instances) == len(tours) == len(seeds):
             raise ValueError(f"{len(instances)} instances need as many tours and seeds: {len(tours)}, {len(seeds)}")
-        size = math.ceil(len(instances) / (self._num_workers * CHUNKS_PER_WORKER))
-        size = max(1, min(LARGEST_CHUNK, size))
-        cuts = [slice(start, start + size) for start in range(0, len(instances), size)]
-        chunks = [(instances[cut], [list(tour) for tour in tours[cut]], list(seeds[cut])) for cut in cuts]
-        if self._pool is None:
-            return [tour for chunk in chunks for tour in refine_chunk(chunk)]
-        refined: dict[int, list[RefinedTour]] = {}
-        for position, outcome in self._pool.run(chunks):
-            if isinstance(outcome, TaskFailure):
-                raise RefinementError(f"refinement failed: {outcome.reason}")
-            refined[position] = outcome
-        return [tour for position in range(len(chunks)) for tour in refined[position]]
+        if not tours:
+            return []
+        length = max(len(tour) for tour in tours)
+        padded = [[[*tour, *[0] * (length - len(tour))]] for tour in tours]
+        slot = self._start(to_tensors(instances), torch.tensor(padded, dtype=torch.int64), seeds)
+        self.wait_for(slot)
+        found = [slot.table.refined(index, 0) for index in range(len(tours))]
+        return [
+            tour if tour.improved else RefinedTour(list(original), tour.cost, improved=False)
+            for tour, original in zip(found, tours, strict=True)
+        ]
+
+    def wait_for(self, slot: "_Slot") -> None:
+        """Return when the tours of a slot are refined.
+
+        Raises:
+            RefinementError: If they could not be.
+        """
+        while self._pool is not None and slot.open_tasks:
+            for number, outcome in self._pool.wait():
+                finished = self._slot_of.pop(number)
+                finished.open_tasks.discard(number)
+                if isinstance(outcome, TaskFailure):
+                    finished.failure = outcome.reason
+        if slot.failure is not None:
+            raise RefinementError(f"refinement failed: {slot.failure}")
 
     def close(self) -> None:
-        """End the processes; safe to call twice and after errors."""
+        """End the processes and free the shared memory; safe to call twice and after errors."""
         if self._pool is not None:
             self._pool.close()
+        self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -124,69 +178,120 @@ class Refiner:
     ) -> None:
         self.close()
 
+    def _start(self, instances: Instances[Tensor], actions: Tensor, seeds: Sequence[int]) -> "_Slot":
+        """Hand tours to the workers, or refine them here."""
+        batch, num_tours, _ = actions.shape
+        if batch != len(instances) or batch * num_tours != len(seeds):
+            raise ValueError(
+                f"{len(instances)} instances need as many rows of tours and k seeds: {batch}, {len(seeds)}"
+            )
+        if not self._release.alive:
+            raise RefinementError("the refiner is closed")
+        slot = self._free_slot(_shape_of(instances, actions))
+        slot.failure = None
+        slot.write(instances, actions, seeds)
+        if self._pool is None:
+            slot.table.refine(0, batch)
+            return slot
+        size = min(LARGEST_CHUNK, max(1, math.ceil(batch / (self._num_workers * CHUNKS_PER_WORKER))))
+        rows: list[Rows] = [(slot.name, first, min(first + size, batch)) for first in range(0, batch, size)]
+        numbers = self._pool.submit(rows)
+        slot.open_tasks.update(numbers)
+        self._slot_of.update(dict.fromkeys(numbers, slot))
+        return slot
 
-def refine_chunk(chunk: Chunk) -> list[RefinedTour]:
-    """Refine some tours, one after the other, in this process."""
-    instances, tours, seeds = chunk
-    numbered = zip(range(len(instances)), tours, seeds, strict=True)
-    return [refine_tour(instances, index, actions, seed) for index, actions, seed in numbered]
+    def _free_slot(self, shape: Shape) -> "_Slot":
+        for slot in self._slots:
+            if slot.table.shape == shape and slot.is_free:
+                return slot
+        slot = _Slot(shape, shared=self._pool is not None)
+        self._slots.append(slot)
+        return slot
 
 
-def refine_tour(instances: Instances[NodeArrays], index: int, actions: Sequence[int], seed: int) -> RefinedTour:
-    """Refine one tour; see ``Refiner.refine``.
+class _Slot:
+    """A table for one submission at a time.
 
-    Raises:
-        InfeasibleTourError: If it visits a customer twice or not at all.
+    Args:
+        shape: Of the table.
+        shared: Whether other processes work on it.
     """
-    before = check_tour(instances, index, actions, POLICY_TOLERANCE)
-    unchanged = RefinedTour(list(actions), before.cost, improved=False)
-    if instances.num_customers == 0:
-        return unchanged
-    integers = integer_instance(instances, index)
-    data = problem_data(integers, min(integers.num_customers, before.num_routes + SPARE_VEHICLES))
-    original = solution_of(data, actions)
-    shortest = original.distance() if original.is_feasible() else math.inf
-    search = LocalSearch(
-        data, RandomNumberGenerator(seed % 2**32), neighbours(integers, NUM_NEIGHBOURS), PerturbationManager()
+
+    def __init__(self, shape: Shape, shared: bool) -> None:
+        self.name = f"{SEGMENT_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        self._segment = SharedMemory(self.name, create=True, size=shape.num_bytes) if shared else None
+        self.table = Table(bytearray(shape.num_bytes) if self._segment is None else self._segment.buf, shape)
+        self._tensors = {name: torch.from_numpy(array) for name, array in self.table.arrays.items()}
+        self._registered: int | None = None
+        self.open_tasks: set[int] = set()
+        self.failure: str | None = None
+        self.holder: weakref.ref[PendingTours] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody works on it and nobody will ask for its results."""
+        return not self.open_tasks and (self.holder is None or self.holder() is None)
+
+    def write(self, instances: Instances[Tensor], actions: Tensor, seeds: Sequence[int]) -> None:
+        """Put instances and tours in; they are there on return."""
+        if actions.is_cuda and self._registered is None and self._segment is not None:
+            self._register(self._segment)
+        for name in INSTANCE_ARRAYS:
+            self._tensors[name].copy_(getattr(instances, name).detach(), non_blocking=True)
+        padded = pad(actions, (0, self.table.shape.length - actions.shape[2]))  # on its device, to be copied whole
+        self._tensors["actions"].copy_(padded, non_blocking=True)
+        self.table.arrays["seeds"].flat[:] = [seed % SEEDS for seed in seeds]
+        if actions.is_cuda:
+            copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # sleeps: the core is needed
+            copied.record(torch.cuda.current_stream(actions.device))
+            copied.synchronize()
+
+    def read(self, pinned: bool) -> RefinedTours:
+        """Copies of the results, so that the slot may be used again."""
+        found = (self._tensors[name] for name in ("refined", "cost", "improved"))
+        return RefinedTours(*(torch.empty_like(tensor, pin_memory=pinned).copy_(tensor) for tensor in found))
+
+    def close(self) -> None:
+        """Free the memory; what was in work fails."""
+        if self._registered is not None:
+            runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            torch.cuda.check_error(int(runtime.cudaHostUnregister(self._registered)))
+            self._registered = None
+        self.open_tasks.clear()
+        self.failure = "the refiner is closed"
+        self._tensors.clear()
+        self.table.arrays.clear()
+        if self._segment is not None:
+            self._segment.close()
+            self._segment.unlink()
+            self._segment = None
+
+    def _register(self, segment: SharedMemory) -> None:
+        """Pin the memory, so that a GPU copies into it while this process goes on."""
+        address = np.ndarray(1, np.uint8, segment.buf).ctypes.data
+        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        torch.cuda.check_error(int(runtime.cudaHostRegister(address, segment.size, 0)))
+        self._registered = address
+
+
+def _shape_of(instances: Instances[Tensor], actions: Tensor) -> Shape:
+    """Of a table for these tours and for shorter ones, so that one slot serves tours of any length."""
+    reals = (getattr(instances, name) for name in INSTANCE_ARRAYS)
+    float_bytes = max(tensor.element_size() for tensor in reals if tensor.is_floating_point())
+    batch, num_tours, length = actions.shape
+    shape = Shape(
+        batch,
+        instances.num_nodes,
+        instances.num_depots,
+        instances.capacity,
+        num_tours,
+        length=0,
+        float_bytes=max(SMALLEST_FLOAT_BYTES, float_bytes),
     )
-    for operator in OPERATORS:
-        if operator.supports(data):
-            search.add_operator(operator(data))
-    for penalty in PENALTIES:
-        found = search(original, CostEvaluator([penalty], penalty, penalty), exhaustive=True)
-        if found.is_feasible() and found.distance() < shortest:
-            refined = actions_of(found, instances.num_depots)
-            after = check_tour(instances, index, refined, POLICY_TOLERANCE)
-            if after.first_problem is None and after.cost < before.cost:
-                return RefinedTour(refined, after.cost, improved=True)
-    return unchanged
+    return replace(shape, length=max(length, shape.refined_length))
 
 
-def neighbours(instance: IntegerInstance, count: int) -> dict[Activity, list[Activity]]:
-    """The customers nearest to each, as PyVRP would list them: distance, plus a fifth of the least waiting time.
-
-    Same lists as ``pyvrp.search.compute_neighbours`` at a third of its time.
-    """
-    depots = instance.num_depots
-    distance = instance.distance[depots:, depots:].astype(np.float64)
-    if instance.forbidden_arcs is not None:
-        distance[instance.forbidden_arcs[depots:, depots:]] = instance.forbidden
-    proximity = distance
-    if instance.has_windows:
-        earliest, latest, service = instance.earliest, instance.latest, instance.service
-        waiting = earliest[None, :] - distance - (service + latest)[:, None]
-        proximity = distance + WEIGHT_OF_WAITING * np.maximum(waiting, 0.0)
-        proximity[(earliest + service)[:, None] + distance > latest[None, :]] = _NEVER
-    proximity = np.minimum(proximity, proximity.T)
-    np.fill_diagonal(proximity, np.inf)
-    nearest = np.argsort(proximity, axis=1, kind="stable")[:, : min(count, len(proximity) - 1)]
-    clients = _client_activities(len(proximity))
-    return dict(zip(clients.tolist(), clients[nearest].tolist(), strict=True))
-
-
-@lru_cache(maxsize=8)
-def _client_activities(count: int) -> NDArray[Any]:
-    """PyVRP's names of customers; building thousands of equal ones an instance would cost more than the rest."""
-    activities = np.empty(count, dtype=object)
-    activities[:] = [Activity(ActivityType.CLIENT, client) for client in range(count)]
-    return activities
+def _close_all(slots: list[_Slot]) -> None:
+    for slot in slots:
+        slot.close()
+    slots.clear()
