@@ -1,11 +1,25 @@
 """Fixtures shared by all tests."""
 
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import torch
+
+if not torch.cuda.is_available():
+    # Read when kernels are defined, so before any test imports them.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "published_references.parquet"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``gpu`` are skipped where there is none."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(scope="session")
