@@ -308,7 +308,8 @@ class _Pointer(torch.autograd.Function):
         ctx.shared, ctx.sums, ctx.part, ctx.dtype = shared, sums, part, pointer.dtype
         pointer = pointer.to(shared.keys.dtype).contiguous()
         batch, num_nodes, _ = shared.keys.shape
-        log_probs, normalizer = torch.empty(2, len(pointer), dtype=torch.float32, device=pointer.device)
+        log_probs = pointer.new_empty(len(pointer), dtype=torch.float32)
+        normalizer = torch.empty_like(log_probs)
         kernels.pointer_forward[(part.num_tiles,)](
             *_pointer_inputs(pointer, shared, part),
             part.instance,

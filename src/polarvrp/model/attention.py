@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from polarvrp.model.linear import Linear, accumulation_dtype
 from polarvrp.model.rotation import Rotation, rotate
+from polarvrp.model.short_attention import is_short, short_attention
 
 
 class Attention(nn.Module):
@@ -50,10 +51,21 @@ class Attention(nn.Module):
         Returns:
             ``[E, B, num_queries, d]`` or ``[B, num_queries, d]``.
         """
-        num_rows, width = rows.shape[-2:]
+        width = rows.shape[-1]
         packed = self.query_key_value(rows)
         packed = packed.reshape(*packed.shape[:-1], 3, self.heads, width // self.heads)  # [E, B, T, 3, H, D]
-        leading = packed.shape[:-4]
+        if not self.top_half and is_short(packed):
+            merged = short_attention(packed, rotation, num_queries)
+        else:
+            merged = self._attend(packed, rotation, num_queries)
+        if self.factor is not None:
+            merged = merged * self.factor
+        result: Tensor = self.output(merged)
+        return result
+
+    def _attend(self, packed: Tensor, rotation: Rotation | None, num_queries: int) -> Tensor:
+        """Heads side by side, ``[..., T, 3, H, D]`` to ``[..., num_queries, d]``."""
+        leading, num_rows = packed.shape[:-4], packed.shape[-4]
         query_key = packed[..., :2, :, :]
         if rotation is not None:
             query_key = rotate(query_key, rotation)
@@ -65,11 +77,7 @@ class Attention(nn.Module):
             heads = sparse_attention(query, key, value)
         else:
             heads = functional.scaled_dot_product_attention(query, key, value)
-        if self.factor is not None:
-            heads = heads * self.factor
-        merged = heads.transpose(1, 2).reshape(*leading, num_queries, width)
-        result: Tensor = self.output(merged)
-        return result
+        return heads.transpose(1, 2).reshape(*leading, num_queries, -1)
 
 
 def sparse_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
