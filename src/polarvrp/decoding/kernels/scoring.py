@@ -24,6 +24,8 @@ TILE = tl.constexpr(64)
 WORD_BITS = tl.constexpr(32)
 ILLEGAL = tl.constexpr(-1.0e9)
 CLIP = tl.constexpr(10.0)
+SATURATED = tl.constexpr(20.0)
+"""From here on tanh is 1 in float32."""
 
 
 @triton.jit
@@ -172,7 +174,7 @@ def pointer_logits(
     with_distances: tl.constexpr,
 ):
     """Clipped logits, ``ILLEGAL`` where a node may not follow, and 1 - tanh; arguments as of ``glimpse_scores``."""
-    complement = 2.0 / (tl.exp(2.0 * products) + 1.0)
+    complement = 2.0 / (tl.exp(2.0 * tl.minimum(products, SATURATED)) + 1.0)
     logits = CLIP - CLIP * complement
     if with_distances:
         rows = (owner * num_nodes + tl.load(current + slots).to(tl.int32)) * num_nodes
