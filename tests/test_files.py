@@ -60,7 +60,10 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with atomic_folder(target) as temporary:
             (temporary / name).write_text("")
+            (temporary / name).chmod(0o600)
     assert [path.name for path in target.iterdir()] == ["two"]
+    (tmp_path / "plain").write_text("")
+    assert (target / "two").stat().st_mode == (tmp_path / "plain").stat().st_mode
     with pytest.raises(RuntimeError), atomic_folder(target) as temporary:
         (temporary / "half").write_text("")
         raise RuntimeError

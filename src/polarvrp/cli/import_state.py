@@ -25,5 +25,6 @@ def execute(options: argparse.Namespace) -> int:
 
     state = options.state or Path("results/checkpoints") / run.name
     position = import_state(options.folder, run.name, spec, state)
-    print(f"{state}: {run.name} at {describe(position, spec)}; go on with polarvrp train {run.name}")
+    own = "" if options.configfile is None else f" --configfile {options.configfile}"
+    print(f"{state}: {run.name} at {describe(position, spec)}; go on with polarvrp train {run.name}{own}")
     return 0
