@@ -74,8 +74,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        for path in temporary.rglob("*"):
-            path.chmod((0o777 if path.is_dir() else 0o666) & ~_umask())
+        for inner in temporary.rglob("*"):
+            inner.chmod((0o777 if inner.is_dir() else 0o666) & ~_umask())
         _swap(temporary, final)
     except OSError as error:
         raise DataError(
