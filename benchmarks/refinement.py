@@ -27,7 +27,7 @@ from polarvrp.files import atomic_path
 from polarvrp.machine import processor_name
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import check_tour, nearest_neighbour
+from polarvrp.problem.tours import check_tour, measure_tour, nearest_neighbour
 from polarvrp.progress import progress
 from polarvrp.references.versions import pyvrp_version
 from polarvrp.tolerances import POLICY_TOLERANCE
@@ -94,8 +94,11 @@ def row_of(size: int, start: str, refiner: Refiner, options: argparse.Namespace)
 def stages(instances: Instances[NodeArrays], tours: Tours) -> dict[str, float]:
     """Milliseconds of one core per tour, each tour by itself."""
     spent: Counter[str] = Counter()
-    search, check = timed("search", LocalSearch.__call__, spent), timed("check", check_tour, spent)
-    with patch.object(LocalSearch, "__call__", search), patch.object(descent, "check_tour", check):
+    with (
+        patch.object(LocalSearch, "__call__", timed("search", LocalSearch.__call__, spent)),
+        patch.object(descent, "check_tour", timed("check", check_tour, spent)),
+        patch.object(descent, "measure_tour", timed("check", measure_tour, spent)),
+    ):
         start_s = time.process_time()
         for index, tour in enumerate(tours):
             descent.refine_tours(instances, index, [tour], [index])

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pyvrp
 import torch
-from pyvrp.search import NeighbourhoodParams, compute_neighbours
+from pyvrp import RandomNumberGenerator
+from pyvrp.search import OPERATORS, LocalSearch, NeighbourhoodParams, PerturbationManager, compute_neighbours
 
 from polarvrp.decoding.rollout import follow, pad_actions
 from polarvrp.environment.environment import Environment
@@ -20,13 +22,20 @@ from polarvrp.errors import InfeasibleTourError
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.tours import Route, check_tour, flat_actions, nearest_neighbour, routes_to_actions
+from polarvrp.problem.tours import (
+    Route,
+    actions_to_routes,
+    check_tour,
+    flat_actions,
+    nearest_neighbour,
+    routes_to_actions,
+)
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.references.integers import integer_instance
 from polarvrp.references.pyvrp_model import problem_data
 from polarvrp.tolerances import COST_TOLERANCE
 from polarvrp.training import descent, shared_tours
-from polarvrp.training.descent import NUM_NEIGHBOURS, RefinedTour, neighbours, refine_tours
+from polarvrp.training.descent import NUM_NEIGHBOURS, PENALTIES, RefinedTour, neighbours, refine_tours
 from polarvrp.training.refinement import SEGMENT_PREFIX, PendingTours, RefinedTours, RefinementError, Refiner
 
 
@@ -94,6 +103,43 @@ def test_several_depots_in_workers(two_workers: Refiner) -> None:
     refined = two_workers.refine(instances, tours, seeds=[1] * 5)
     assert refined == Refiner(0).refine(instances, tours, seeds=[1] * 5)
     assert {action for result in refined for action in result.actions} == set(range(23))
+
+
+def refined_slowly(instances: Instances[NodeArrays], index: int, tour: list[int], seed: int) -> list[int]:
+    """The whole schedule of penalties, with PyVRP's own neighbours and objects."""
+    data = problem_data(integer_instance(instances, index))
+    depots = instances.num_depots
+    routes = [
+        pyvrp.Route(data, [customer - depots for customer in route.customers], vehicle_type=route.depot)
+        for route in actions_to_routes(tour, depots)
+    ]
+    search = LocalSearch(data, RandomNumberGenerator(seed), compute_neighbours(data), PerturbationManager())
+    for operator in OPERATORS:
+        if operator.supports(data):
+            search.add_operator(operator(data))
+    cost = check_tour(instances, index, tour).cost
+    for penalty in PENALTIES:
+        found = search(pyvrp.Solution(data, routes), pyvrp.CostEvaluator([penalty], penalty, penalty), exhaustive=True)
+        visits = [
+            Route(route.start_depot(), tuple(visit.idx + depots for visit in route.schedule()[1:-1]))
+            for route in found.routes()
+        ]
+        report = check_tour(instances, index, actions := routes_to_actions(visits, depots))
+        if report.first_problem is None and report.cost < cost:
+            return actions
+    return tour
+
+
+@pytest.mark.parametrize("variant", ["mixed", "MDVRPBTW"])
+def test_what_is_left_out_changes_nothing(variant: str) -> None:
+    instances = mixed_batch(30) if variant == "mixed" else generated(variant, 30, 8)
+    tours = some_tours(instances)
+    for seed in range(4):
+        refined = Refiner(0).refine(instances, tours, seeds=[seed] * len(tours))
+        slowly = [refined_slowly(instances, index, tour, seed) for index, tour in enumerate(tours)]
+        tours = [result.actions for result in refined]
+        assert tours == slowly
+    assert not all(result.improved for result in refined)
 
 
 def test_local_optima_come_back_as_they_are() -> None:

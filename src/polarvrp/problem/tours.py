@@ -164,6 +164,21 @@ def check_tour(
     return TourReport(cost, load_violation, time_violation, worst, len(routes), first_problem)
 
 
+def measure_tour(instances: Instances[NodeArrays], index: int, actions: Sequence[int]) -> tuple[float, int]:
+    """Cost and number of routes of one tour as ``check_tour`` reports them, whatever other rules it breaks.
+
+    Raises:
+        InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
+    """
+    instance = _Instance.of(instances, index)
+    require_every_customer_once(actions, instances.num_depots, instances.num_nodes)
+    routes = actions_to_routes(actions, instances.num_depots)
+    cost = 0.0
+    for route in routes:
+        cost += _length(instance, route)  # plain additions as in the check: sum() compensates since Python 3.12
+    return cost, len(routes)
+
+
 def require_every_customer_once(actions: Sequence[int], num_depots: int, num_nodes: int) -> None:
     """Refuse a sequence of nodes that is no permutation of the customers, depots aside.
 

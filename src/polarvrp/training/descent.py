@@ -20,7 +20,7 @@ from pyvrp import Activity, ActivityType, CostEvaluator, ProblemData, RandomNumb
 from pyvrp.search import OPERATORS, LocalSearch, PerturbationManager
 
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import check_tour
+from polarvrp.problem.tours import check_tour, measure_tour
 from polarvrp.references.integers import IntegerInstance, integer_instance
 from polarvrp.references.pyvrp_model import actions_of, problem_data, solution_of
 from polarvrp.tolerances import POLICY_TOLERANCE
@@ -31,12 +31,12 @@ PENALTIES = (12.0, 200.0, 3000.0, 1e5)
 EVALUATORS = tuple(CostEvaluator([penalty], penalty, penalty) for penalty in PENALTIES)
 
 NUM_NEIGHBOURS = 50
-WEIGHT_OF_WAITING = 0.2
+SHARE_OF_WAITING = 5
+"""A unit of distance counts as much as so many of waiting."""
+
 SPARE_VEHICLES = 10
 SEEDS = 2**32
 """PyVRP's generator takes seeds below it; larger ones are reduced."""
-
-_NEVER = 1e18  # proximity of customers that cannot follow each other; above the length of a forbidden arc
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Descent:
             InfeasibleTourError: If the tour visits a customer twice or not at all.
         """
         depots = self._instances.num_depots
-        before = check_tour(self._instances, self._index, actions, POLICY_TOLERANCE)
-        data = self._problem(min(self._integers.num_customers, before.num_routes + SPARE_VEHICLES))
+        cost, num_routes = measure_tour(self._instances, self._index, actions)
+        data = self._problem(min(self._integers.num_customers, num_routes + SPARE_VEHICLES))
         original = solution_of(data, actions)
         is_feasible = original.is_feasible()
         shortest = original.distance() if is_feasible else math.inf
@@ -90,11 +90,11 @@ class Descent:
             if found.is_feasible() and found.distance() < shortest:
                 refined = actions_of(found, depots)
                 after = check_tour(self._instances, self._index, refined, POLICY_TOLERANCE)
-                if after.first_problem is None and after.cost < before.cost:
+                if after.first_problem is None and after.cost < cost:
                     return RefinedTour(refined, after.cost, improved=True)
             if is_feasible and search.statistics.num_improving == 0:
                 break  # what does not pay without excess, or with cheap excess, pays no better when excess costs more
-        return RefinedTour(list(actions), before.cost, improved=False)
+        return RefinedTour(list(actions), cost, improved=False)
 
     def _problem(self, vehicles_per_depot: int) -> ProblemData:
         if vehicles_per_depot not in self._data:
@@ -127,22 +127,26 @@ def refine_tours(
 def neighbours(instance: IntegerInstance, count: int) -> dict[Activity, list[Activity]]:
     """The customers nearest to each, as PyVRP would list them: distance, plus a fifth of the least waiting time.
 
-    Same lists as ``pyvrp.search.compute_neighbours`` at a third of its time.
+    Same lists as ``pyvrp.search.compute_neighbours`` in a small part of its time. Five times the proximity is a whole
+    number, and each takes its customer along in its last bits, so that plain sorting suffices and ties go by number.
     """
-    depots = instance.num_depots
-    distance = instance.distance[depots:, depots:].astype(np.float64)
+    depots, customers = instance.num_depots, instance.num_customers
+    distance = instance.distance[depots:, depots:]
     if instance.forbidden_arcs is not None:
-        distance[instance.forbidden_arcs[depots:, depots:]] = instance.forbidden
-    proximity = distance
+        distance = np.where(instance.forbidden_arcs[depots:, depots:], instance.forbidden, distance)
+    bits = customers.bit_length()
+    never = 1 << (61 - bits)  # above all others by the bound on costs that the scale keeps
+    proximity = SHARE_OF_WAITING * distance
     if instance.has_windows:
         earliest, latest, service = instance.earliest, instance.latest, instance.service
-        waiting = earliest[None, :] - distance - (service + latest)[:, None]
-        proximity = distance + WEIGHT_OF_WAITING * np.maximum(waiting, 0.0)
-        proximity[(earliest + service)[:, None] + distance > latest[None, :]] = _NEVER
+        proximity += np.maximum(earliest[None, :] - distance - (service + latest)[:, None], 0)
+        proximity[(earliest + service)[:, None] + distance > latest[None, :]] = never
     proximity = np.minimum(proximity, proximity.T)
-    np.fill_diagonal(proximity, np.inf)
-    nearest = np.argsort(proximity, axis=1, kind="stable")[:, : min(count, len(proximity) - 1)]
-    clients = _client_activities(len(proximity))
+    np.fill_diagonal(proximity, never + 1)
+    keys = (proximity << bits) | np.arange(customers)
+    keys.sort(axis=1)
+    nearest = keys[:, : min(count, customers - 1)] & ((1 << bits) - 1)
+    clients = _client_activities(customers)
     return dict(zip(clients.tolist(), clients[nearest].tolist(), strict=True))
 
 

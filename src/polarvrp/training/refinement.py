@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.shared_memory import SharedMemory
 from types import TracebackType
@@ -61,8 +61,8 @@ class RefinedTours:
 class PendingTours:
     """Tours that are being refined; dropping it without asking for the result is allowed."""
 
-    def __init__(self, refiner: "Refiner", slot: "_Slot", pinned: bool) -> None:
-        self._refiner, self._slot, self._pinned = refiner, slot, pinned
+    def __init__(self, wait_for: Callable[["_Slot"], None], slot: "_Slot", pinned: bool) -> None:
+        self._wait_for, self._slot, self._pinned = wait_for, slot, pinned
         self._tours: RefinedTours | None = None
         slot.holder = weakref.ref(self)
 
@@ -74,7 +74,7 @@ class PendingTours:
                 the same tours, or the refiner was closed.
         """
         if self._tours is None:
-            self._refiner.wait_for(self._slot)
+            self._wait_for(self._slot)
             self._tours = self._slot.read(self._pinned)
             self._slot.holder = None
         return self._tours
@@ -117,7 +117,7 @@ class Refiner:
             RefinementError: If the refiner was closed.
         """
         slot = self._start(instances, actions, seeds)
-        return PendingTours(self, slot, pinned=actions.is_cuda)
+        return PendingTours(self._wait_for, slot, pinned=actions.is_cuda)
 
     def refine(
         self, instances: Instances[NodeArrays], tours: Sequence[Sequence[int]], seeds: Sequence[int]
@@ -142,27 +142,12 @@ class Refiner:
         length = max(len(tour) for tour in tours)
         padded = [[[*tour, *[0] * (length - len(tour))]] for tour in tours]
         slot = self._start(to_tensors(instances), torch.tensor(padded, dtype=torch.int64), seeds)
-        self.wait_for(slot)
+        self._wait_for(slot)
         found = [slot.table.refined(index, 0) for index in range(len(tours))]
         return [
             tour if tour.improved else RefinedTour(list(original), tour.cost, improved=False)
             for tour, original in zip(found, tours, strict=True)
         ]
-
-    def wait_for(self, slot: "_Slot") -> None:
-        """Return when the tours of a slot are refined.
-
-        Raises:
-            RefinementError: If they could not be.
-        """
-        while self._pool is not None and slot.open_tasks:
-            for number, outcome in self._pool.wait():
-                finished = self._slot_of.pop(number)
-                finished.open_tasks.discard(number)
-                if isinstance(outcome, TaskFailure):
-                    finished.failure = outcome.reason
-        if slot.failure is not None:
-            raise RefinementError(f"refinement failed: {slot.failure}")
 
     def close(self) -> None:
         """End the processes and free the shared memory; safe to call twice and after errors."""
@@ -199,6 +184,21 @@ class Refiner:
         slot.open_tasks.update(numbers)
         self._slot_of.update(dict.fromkeys(numbers, slot))
         return slot
+
+    def _wait_for(self, slot: "_Slot") -> None:
+        """Return when the tours of a slot are refined.
+
+        Raises:
+            RefinementError: If they could not be.
+        """
+        while self._pool is not None and slot.open_tasks:
+            for number, outcome in self._pool.wait():
+                finished = self._slot_of.pop(number)
+                finished.open_tasks.discard(number)
+                if isinstance(outcome, TaskFailure):
+                    finished.failure = outcome.reason
+        if slot.failure is not None:
+            raise RefinementError(f"refinement failed: {slot.failure}")
 
     def _free_slot(self, shape: Shape) -> "_Slot":
         for slot in self._slots:
