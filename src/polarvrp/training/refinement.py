@@ -254,8 +254,7 @@ class _Slot:
     def close(self) -> None:
         """Free the memory; what was in work fails."""
         if self._registered is not None:
-            runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-            torch.cuda.check_error(int(runtime.cudaHostUnregister(self._registered)))
+            torch.cuda.cudart().cudaHostUnregister(self._registered)  # type: ignore[no-untyped-call]
             self._registered = None
         self.open_tasks.clear()
         self.failure = "the refiner is closed"
@@ -270,7 +269,7 @@ class _Slot:
         """Pin the memory, so that a GPU copies into it while this process goes on."""
         address = np.ndarray(1, np.uint8, segment.buf).ctypes.data
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        torch.cuda.check_error(int(runtime.cudaHostRegister(address, segment.size, 0)))
+        torch.cuda.check_error(runtime.cudaHostRegister(address, segment.size, 0))
         self._registered = address
 
 
