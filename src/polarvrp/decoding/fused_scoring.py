@@ -26,8 +26,9 @@ from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 
 SLOTS_PER_PART = 1 << 17
-PROGRAMS_PER_PART = 400
-"""Wanted of a backward kernel, which fills a large GPU; an instance's tiles are split among programs to get them."""
+GLIMPSE_PROGRAMS = 1000
+POINTER_PROGRAMS = 300
+"""Wanted of a part's backward kernels, to fill a large GPU; an instance's tiles are split among programs for that."""
 
 SMALLEST_BLOCK = 16
 """Rows or columns of the smallest matrix that tensor cores multiply."""
@@ -130,12 +131,12 @@ class _Sums:
         tiles_per_instance = -(-num_tiles // batch)
         instances_per_part = max(tiles_per_part // tiles_per_instance, 1)
 
-        def sums(programs_per_instance: int) -> Tensor:
-            splits = -(-PROGRAMS_PER_PART // (instances_per_part * programs_per_instance))
-            shape = (min(splits, tiles_per_instance), *shared.keys.shape)
-            return torch.zeros(shape, dtype=torch.float32, device=shared.keys.device)
+        def sums(programs: int) -> Tensor:
+            splits = min(-(-programs // instances_per_part), tiles_per_instance)
+            return torch.zeros(splits, *shared.keys.shape, dtype=torch.float32, device=shared.keys.device)
 
-        return cls(sums(shared.heads), sums(shared.heads), sums(1), sums(1))
+        of_a_head = -(-GLIMPSE_PROGRAMS // shared.heads)
+        return cls(sums(of_a_head), sums(of_a_head), sums(POINTER_PROGRAMS), sums(POINTER_PROGRAMS))
 
 
 @torch.no_grad()
@@ -226,23 +227,30 @@ def _log_probs(
     node = shared.embeddings.flatten(0, 1)[part.owner * num_nodes + part.current]
     node.requires_grad_(torch.is_grad_enabled())
     features = decoder.state_features(part.features[:, None], shared.distance_limit[part.owner])[:, 0].to(node.dtype)
-    query = torch.cat((node, features), dim=-1)
-    glimpse = _Glimpse.apply(decoder.query(query), shared, sums, part)  # type: ignore[no-untyped-call]
+    ask, answer = (_compiled(_ask), _compiled(_answer)) if node.is_cuda else (_ask, _answer)
+    context, query = ask(decoder.query, node, features)
+    glimpse = _Glimpse.apply(query, shared, sums, part)  # type: ignore[no-untyped-call]
     heads = glimpse.view(1, -1, shared.heads, width // shared.heads)
-    apply_head = _compiled_head() if node.is_cuda else _head
-    pointer, _ = apply_head(decoder.head, heads, query[None], node[None], features[None], ramp)
+    pointer = answer(decoder.head, heads, context[None], node[None], features[None], ramp)
     return node, _Pointer.apply(pointer[0], shared, sums, part)  # type: ignore[no-untyped-call]
 
 
-def _head(head: nn.Module, *arguments: Any) -> tuple[Tensor, Tensor | float]:
-    result: tuple[Tensor, Tensor | float] = head(*arguments)
-    return result
+def _ask(query_map: nn.Module, node: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    """What decisions depend on, ``[P, d + s]``, and the glimpse's queries, ``[P, d]``."""
+    context = torch.cat((node, features), dim=-1)
+    return context, query_map(context)
+
+
+def _answer(head: nn.Module, *arguments: Any) -> Tensor:
+    """Pointer queries, ``[1, P, d]``."""
+    pointer: Tensor = head(*arguments)[0]
+    return pointer
 
 
 @cache
-def _compiled_head() -> Callable[..., tuple[Tensor, Tensor | float]]:
-    # Not at import: that takes seconds.
-    return torch.compile(_head, dynamic=False)
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled on first use, for the given shapes alone: known sizes can be padded to what matrix products like."""
+    return torch.compile(function, dynamic=False)
 
 
 class _Glimpse(torch.autograd.Function):
