@@ -24,6 +24,9 @@ from polarvrp.problem.instances import Instances
 INITIAL_ROOM = 1.6
 """Decisions per customer of a tour that the table has room for; trained policies need 0.9, untrained ones more."""
 
+EMPTY_SHARE = 0.5
+"""Of an instance's last tile, on average."""
+
 SPARE_ROOM = 1.1
 UNEVENNESS = 1.5
 """How much more than the mean the tours of one kernel program may decide."""
@@ -99,7 +102,8 @@ class FusedEngine:
         if unserved:
             raise InfeasibleTourError(f"{unserved} tours cannot serve all customers; engine parallel names the first")
         batch, rows = tours.cost.shape
-        self._most_used = max(self._most_used, tiles * TILE / (batch * rows * environment.num_customers))
+        decisions = TILE * (tiles - batch * EMPTY_SHARE)
+        self._most_used = max(self._most_used, decisions / (batch * rows * environment.num_customers))
         if dropped:
             self._room *= UNEVENNESS
             raise NoRoomError(f"{dropped} decisions found no room; making {UNEVENNESS} times as much")
@@ -115,7 +119,7 @@ class FusedEngine:
     def _capacity(self, environment: Environment, num_rows: int) -> int:
         """Slots of the table: the mean over a batch is far steadier than a single tour."""
         batch = len(environment.instances)
-        slots = batch * (num_rows * environment.num_customers * self._room + TILE / 2)
+        slots = batch * (num_rows * environment.num_customers * self._room + TILE * EMPTY_SHARE)
         return TILE * math.ceil(slots / TILE)
 
     def _segment_length(self, environment: Environment) -> int:
