@@ -1,6 +1,7 @@
 """The refiner: never longer, never infeasible, the same whoever works, and loud when it cannot work."""
 
 import dataclasses
+import fcntl
 import multiprocessing
 import os
 import subprocess
@@ -36,7 +37,8 @@ from polarvrp.references.pyvrp_model import problem_data
 from polarvrp.tolerances import COST_TOLERANCE
 from polarvrp.training import descent, shared_tours
 from polarvrp.training.descent import NUM_NEIGHBOURS, PENALTIES, RefinedTour, neighbours, refine_tours
-from polarvrp.training.refinement import SEGMENT_PREFIX, PendingTours, RefinedTours, RefinementError, Refiner
+from polarvrp.training.refinement import PendingTours, RefinedTours, RefinementError, Refiner
+from polarvrp.training.shared_tours import PREFIX, remove_leftovers
 
 
 def generated(variant: str, num_customers: int, num_instances: int) -> Instances[NodeArrays]:
@@ -325,7 +327,7 @@ def test_killed_workers_cost_no_tour() -> None:
 
 
 def segments(pid: int) -> list[str]:
-    return [path.name for path in Path("/dev/shm").glob(f"{SEGMENT_PREFIX}{pid}-*")]
+    return [path.name for path in Path("/dev/shm").glob(f"{PREFIX}{pid}-*")]
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory cannot be listed")
@@ -385,6 +387,33 @@ def test_shared_memory_goes_with_the_process(killed: bool, tmp_path: Path) -> No
     while segments(pid):
         assert time.monotonic() < deadline_s, "the segment is still there"
         time.sleep(0.05)
+
+
+def test_leftovers_of_killed_groups_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_tours, "FOLDER", tmp_path)
+    old, locked, young, foreign = (
+        tmp_path / name for name in (f"{PREFIX}1-old", f"{PREFIX}1-locked", f"{PREFIX}1-young", "other-1-old")
+    )
+    for path in (old, locked, young, foreign):
+        path.touch()
+        if path != young:
+            os.utime(path, (0, 0))
+    with locked.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        remove_leftovers()
+        assert set(tmp_path.iterdir()) == {locked, young, foreign}
+    remove_leftovers()
+    assert set(tmp_path.iterdir()) == {young, foreign}
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory cannot be listed")
+def test_segments_in_use_are_no_leftovers(two_workers: Refiner, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_workers.refine(instances := generated("CVRP", 10, 1), some_tours(instances), [0])
+    before = segments(os.getpid())
+    monkeypatch.setattr(shared_tours, "SECONDS_TO_LOCK", -1.0)
+    monkeypatch.setattr(shared_tours, "PREFIX", f"{PREFIX}{os.getpid()}-")
+    remove_leftovers()
+    assert before == segments(os.getpid()) != []
 
 
 def test_workers_need_no_torch() -> None:

@@ -7,8 +7,6 @@ Shape legend: B instances, k tours per instance, T actions, R actions of a refin
 """
 
 import math
-import os
-import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +23,7 @@ from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.references.versions import pyvrp_version
 from polarvrp.references.workers import TaskFailure, WorkerPool
 from polarvrp.training.descent import SEEDS, RefinedTour
-from polarvrp.training.shared_tours import INSTANCE_ARRAYS, Rows, Shape, Table, refine_rows
+from polarvrp.training.shared_tours import INSTANCE_ARRAYS, Rows, Segment, Shape, Table, refine_rows, remove_leftovers
 
 LARGEST_CHUNK = 32
 CHUNKS_PER_WORKER = 4
@@ -34,7 +32,6 @@ CHUNKS_PER_WORKER = 4
 CHUNKS_AHEAD = 3
 """In the hands of each worker, so that it has work while this process is busy with a GPU."""
 
-SEGMENT_PREFIX = "polarvrp-"
 SMALLEST_FLOAT_BYTES = 4
 
 
@@ -94,6 +91,8 @@ class Refiner:
 
     def __init__(self, num_workers: int) -> None:
         pyvrp_version()
+        if num_workers > 0:
+            remove_leftovers()
         self._pool = WorkerPool(refine_rows, num_workers, CHUNKS_AHEAD) if num_workers > 0 else None
         self._num_workers = num_workers
         self._slots: list[_Slot] = []
@@ -218,9 +217,9 @@ class _Slot:
     """
 
     def __init__(self, shape: Shape, shared: bool) -> None:
-        self.name = f"{SEGMENT_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-        self._segment = SharedMemory(self.name, create=True, size=shape.num_bytes) if shared else None
-        self.table = Table(bytearray(shape.num_bytes) if self._segment is None else self._segment.buf, shape)
+        self._segment = Segment(shape.num_bytes) if shared else None
+        self.name = "" if self._segment is None else self._segment.name
+        self.table = Table(bytearray(shape.num_bytes) if self._segment is None else self._segment.memory.buf, shape)
         self._tensors = {name: torch.from_numpy(array) for name, array in self.table.arrays.items()}
         self._registered: int | None = None
         self.open_tasks: set[int] = set()
@@ -235,7 +234,7 @@ class _Slot:
     def write(self, instances: Instances[Tensor], actions: Tensor, seeds: Sequence[int]) -> None:
         """Put instances and tours in; they are there on return."""
         if actions.is_cuda and self._registered is None and self._segment is not None:
-            self._register(self._segment)
+            self._register(self._segment.memory)
         for name in INSTANCE_ARRAYS:
             self._tensors[name].copy_(getattr(instances, name).detach(), non_blocking=True)
         padded = pad(actions, (0, self.table.shape.length - actions.shape[2]))  # on its device, to be copied whole
@@ -262,14 +261,13 @@ class _Slot:
         self.table.arrays.clear()
         if self._segment is not None:
             self._segment.close()
-            self._segment.unlink()
             self._segment = None
 
-    def _register(self, segment: SharedMemory) -> None:
+    def _register(self, memory: SharedMemory) -> None:
         """Pin the memory, so that a GPU copies into it while this process goes on."""
-        address = np.ndarray(1, np.uint8, segment.buf).ctypes.data
+        address = np.ndarray(1, np.uint8, memory.buf).ctypes.data
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        torch.cuda.check_error(runtime.cudaHostRegister(address, segment.size, 0))
+        torch.cuda.check_error(runtime.cudaHostRegister(address, memory.size, 0))
         self._registered = address
 
 

@@ -7,11 +7,17 @@ Shape legend: B instances, N nodes, k tours per instance, T actions of a given t
 """
 
 import dataclasses
+import fcntl
 import math
+import os
+import secrets
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +32,13 @@ Rows: TypeAlias = tuple[str, int, int]
 INSTANCE_ARRAYS = tuple(f.name for f in dataclasses.fields(Instances) if f.name not in ("num_depots", "capacity"))
 
 ALIGNMENT = 64
+
+PREFIX = "polarvrp-"
+FOLDER = Path("/dev/shm")
+"""Where segments appear as files on Linux; other systems do not show them."""
+
+SECONDS_TO_LOCK = 60.0
+"""Younger segments may be about to be locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,38 @@ class Table:
         row[len(tour.actions) :] = 0
         self.arrays["cost"][index, number] = tour.cost
         self.arrays["improved"][index, number] = tour.improved
+
+
+class Segment:
+    """Shared memory with a name, locked as long as this process lives, so that leftovers are known for what they are.
+
+    Args:
+        num_bytes: Its size.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self.name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        self.memory = SharedMemory(self.name, create=True, size=num_bytes)
+        self._lock = os.open(FOLDER / self.name, os.O_RDONLY) if FOLDER.is_dir() else None
+        if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Free the memory, which no array may use any more."""
+        self.memory.close()
+        self.memory.unlink()
+        if self._lock is not None:
+            os.close(self._lock)
+
+
+def remove_leftovers() -> None:
+    """Free segments of processes that were killed together with those that would have cleaned up after them."""
+    for path in FOLDER.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # locked, of another user, or just gone
+            if time.time() - path.stat().st_mtime > SECONDS_TO_LOCK:
+                with path.open("rb") as segment:
+                    fcntl.flock(segment, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
 
 
 def refine_rows(rows: Rows) -> None:
