@@ -24,7 +24,9 @@ def test_an_interrupt_ends_a_command_with_130(
     assert capsys.readouterr().err == "polarvrp describe: interrupted\n"
 
 
-def test_ctrl_c_while_solving_leaves_no_traceback_and_keeps_what_is_solved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.3, 0.8])
+def test_ctrl_c_while_solving_leaves_no_traceback(tmp_path: Path, delay_s: float) -> None:
+    """At whatever moment it comes: while processes start or while they solve."""
     words = ["--variant", "CVRP", "--num-customers", "10", "--instances", "2", "--seed", "1"]
     assert main(["generate", *words, "--output", str(tmp_path / "set.npz")]) == 0
     output = tmp_path / "out.parquet"
@@ -40,7 +42,7 @@ def test_ctrl_c_while_solving_leaves_no_traceback_and_keeps_what_is_solved(tmp_p
     while not output.with_name("out.parquet.partial").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
-    time.sleep(0.5)
+    time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -164,7 +165,7 @@ class WorkerPool(Generic[Task, Result]):
         while len(self._workers) < self._num_workers:
             ours, theirs = self._context.Pipe()
             process = self._context.Process(target=_serve, args=(theirs, self._function), daemon=True)
-            with _one_thread():
+            with _one_thread(), _interrupts_held():
                 process.start()
             theirs.close()  # so that the pipe ends when the process does
             self._workers.append(_Worker(process, ours))
@@ -245,6 +246,17 @@ def _one_thread() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while processes start: it reaches the whole group, and only the starter is to act on it."""
+    resource_tracker.ensure_running()  # its own start would end the hold
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, function: Callable[[Any], Any]) -> None:
