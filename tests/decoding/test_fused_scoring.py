@@ -31,7 +31,7 @@ from polarvrp.decoding import fused_scoring
 from polarvrp.decoding.fused_scoring import fused_score, fused_score_gradient
 from polarvrp.decoding.kernels import scoring as kernels
 
-SMALL = {"width": 32, "heads": 4, "layers": 1, "feedforward_width": 32}
+SMALL = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}
 NETWORKS = {
     "gated head, full state": ({}, 1.0, "VRPL"),
     "gated head, ramping, several depots": ({"glimpse_mask": "plus_one"}, 0.3, "MDOVRPTW"),

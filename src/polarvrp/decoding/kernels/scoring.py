@@ -24,8 +24,6 @@ TILE = tl.constexpr(64)
 WORD_BITS = tl.constexpr(32)
 ILLEGAL = tl.constexpr(-1.0e9)
 CLIP = tl.constexpr(10.0)
-SATURATED = tl.constexpr(20.0)
-"""From here on tanh is 1 in float32."""
 
 
 @triton.jit
@@ -173,13 +171,16 @@ def pointer_logits(
     words: tl.constexpr,
     with_distances: tl.constexpr,
 ):
-    """Clipped logits, ``ILLEGAL`` where a node may not follow, and 1 - tanh; arguments as of ``glimpse_scores``."""
-    complement = 2.0 / (tl.exp(2.0 * tl.minimum(products, SATURATED)) + 1.0)
-    logits = CLIP - CLIP * complement
+    """Clipped logits, ``ILLEGAL`` where a node may not follow, and slopes of tanh, 0 there; as ``glimpse_scores``."""
+    small = tl.exp(-2.0 * tl.abs(products))
+    inverse = 1.0 / (1.0 + small)
+    logits = CLIP * (1.0 - small) * inverse
+    logits = tl.where(products < 0.0, -logits, logits)
     if with_distances:
         rows = (owner * num_nodes + tl.load(current + slots).to(tl.int32)) * num_nodes
         logits -= tl.load(log_distances + rows + nodes, mask=nodes < num_nodes, other=0.0).to(tl.float32)
-    return tl.where(legal_nodes(mask, slots, nodes, num_nodes, words), logits, ILLEGAL), complement
+    legal = legal_nodes(mask, slots, nodes, num_nodes, words)
+    return tl.where(legal, logits, ILLEGAL), tl.where(legal, 4.0 * small * inverse * inverse, 0.0)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -273,7 +274,7 @@ def pointer_backward(
             offsets = slots[:, None] * width + features[None, :]
             tile_pointer = tl.load(pointer + offsets)
             products = product(tile_keys, tl.trans(tile_pointer)) * scale  # [nodes, slots]
-            logits, complement = pointer_logits(
+            logits, slopes = pointer_logits(
                 products,
                 mask,
                 log_distances,
@@ -286,11 +287,11 @@ def pointer_backward(
                 with_distances,
             )
             probabilities = tl.exp(logits - tl.load(normalizer + slots)[None, :])
+            # Saturated logits leave sums over nodes that nearly vanish: rounding in the normalizer must not show there.
+            probabilities *= (1.0 / tl.sum(probabilities, 0))[None, :]
             taken = nodes[:, None] == tl.load(action + slots).to(tl.int32)[None, :]
             outer = tl.where(tl.load(valid + slots), tl.load(upstream + slots), 0.0) * (CLIP * scale)
-            # tanh' = 1 - tanh^2 = (1 - tanh) (1 + tanh)
-            inner = outer[None, :] * (taken.to(tl.float32) - probabilities) * (complement * (2.0 - complement))
-            inner = tl.where(logits > ILLEGAL, inner, 0.0).to(tile_keys.dtype)
+            inner = (outer[None, :] * (taken.to(tl.float32) - probabilities) * slopes).to(tile_keys.dtype)
             key_sum += product(inner, tile_pointer)
             gradient = product(tl.trans(inner), tile_keys)
             tl.store(pointer_gradient + offsets, gradient.to(pointer_gradient.dtype.element_ty))
