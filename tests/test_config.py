@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from polarvrp import study_config
-from polarvrp.config import GRID_BACKBONES, MAIN_METHODS, ModelConfig, TrainConfig
+from polarvrp.config import GRID_BACKBONES, MAIN_METHODS, ModelConfig, StageConfig, TrainConfig
 from polarvrp.errors import ConfigError
 from polarvrp.sections import Section
 from polarvrp.study import load_study
@@ -202,6 +202,12 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_training_refuses(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TrainConfig(**{"paradigm": "polar", "num_customers": 50, **values})
+
+
+def test_the_batched_local_search_is_for_one_depot() -> None:
+    stage = StageConfig(variants=("CVRP", "MDVRP"))
+    with pytest.raises(ConfigError, match="training.refiner gpu serves one depot, but MDVRP has several; use pyvrp"):
+        TrainConfig(paradigm="polar", num_customers=50, refiner="gpu", stages=(stage,))
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,9 @@ class TrainConfig(TrainingRecipe):
         at_least("seed", self.seed, 0)
         if not self.stages or self.stages[0].adapters != "none":
             raise ConfigError("training.stages must begin with a stage without adapters")
+        several = [name for stage in self.stages for name in stage.variants if VARIANTS[name].multi_depot]
+        if self.refiner == "gpu" and several:
+            raise ConfigError(f"training.refiner gpu serves one depot, but {several[0]} has several; use pyvrp")
         if self.refined_tours > self.num_customers:
             raise ConfigError(
                 f"training.refined_tours must not exceed the {self.num_customers} tours of an instance, "

@@ -21,6 +21,7 @@ from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import Share
+from polarvrp.training.local_search import improve
 from polarvrp.training.objectives import Objective, loss_and_coefficients, mean_of_legal
 from polarvrp.training.refinement import Refiner
 from polarvrp.training.rewards import RewardNormalizer
@@ -164,8 +165,6 @@ class Part:
 
     def search(self) -> None:
         """Local search on the device itself."""
-        from polarvrp.training.local_search import improve
-
         self.found = improve(self.environment.instances, self._chosen)
 
     def replay(self) -> None:
