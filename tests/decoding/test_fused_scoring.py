@@ -27,7 +27,7 @@ from polarvrp.problem.variants import parse_variant
 
 pytest.importorskip("triton")
 
-from polarvrp.decoding import fused_scoring
+from polarvrp.decoding import packed_attention
 from polarvrp.decoding.fused_scoring import fused_score, fused_score_gradient
 from polarvrp.decoding.kernels import scoring as kernels
 
@@ -116,7 +116,7 @@ def assert_close(found: Gradients, wanted: Gradients, tolerance: float) -> None:
 def test_likelihoods_and_gradients_equal_those_of_batched_operations(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused_scoring, "SLOTS_PER_PART", TILE * 3)  # instances lie across parts
+    monkeypatch.setattr(packed_attention, "SLOTS_PER_PART", TILE * 3)  # instances lie across parts
     options, ramp, variant = NETWORKS[name]
     case = make_case(variant, ramp=ramp, **options)
     precise = case.in_double()
@@ -132,9 +132,9 @@ def test_likelihoods_and_gradients_equal_those_of_batched_operations(
 def test_parts_and_splits_do_not_matter(slots: int, programs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case()
     wanted = gradients_of(case, score_gradient, case.steps)
-    monkeypatch.setattr(fused_scoring, "SLOTS_PER_PART", slots)
-    monkeypatch.setattr(fused_scoring, "GLIMPSE_PROGRAMS", 2 * programs)
-    monkeypatch.setattr(fused_scoring, "POINTER_PROGRAMS", programs)
+    monkeypatch.setattr(packed_attention, "SLOTS_PER_PART", slots)
+    monkeypatch.setattr(packed_attention, "GLIMPSE_PROGRAMS", 2 * programs)
+    monkeypatch.setattr(packed_attention, "POINTER_PROGRAMS", programs)
     assert_close(gradients_of(case, fused_score_gradient, case.packed), wanted, 2e-5)
 
 

@@ -20,70 +20,33 @@ EXCLUDED = tl.constexpr(-1.0e9)
 
 
 @triton.jit
-def turn(features, cosine, sine, instance, rows, num_rows, head_width: tl.constexpr, backward: tl.constexpr):
-    """Turn neighbouring features by their rows' angles, ``[rows, D]`` to float32; or the gradient of that."""
-    offsets = (instance * num_rows + rows)[:, None] * head_width + tl.arange(0, head_width)[None, :]
-    inside = (rows < num_rows)[:, None]
+def load_rows(places, rows, limit, stride: tl.constexpr, head_width: tl.constexpr):
+    """Features of a head from its place in row 0 on, 0 from row ``limit`` on, ``[rows, D]``."""
+    offsets = rows[:, None] * stride + tl.arange(0, head_width)[None, :]
+    return tl.load(places + offsets, mask=(rows < limit)[:, None], other=0.0)
+
+
+@triton.jit
+def store_rows(places, values, rows, limit, stride: tl.constexpr, head_width: tl.constexpr):
+    """Write where ``load_rows`` reads."""
+    offsets = rows[:, None] * stride + tl.arange(0, head_width)[None, :]
+    tl.store(places + offsets, values.to(places.dtype.element_ty), mask=(rows < limit)[:, None])
+
+
+@triton.jit
+def turn(features, cosine, sine, rows, num_rows, head_width: tl.constexpr, backward: tl.constexpr):
+    """Turn neighbouring features by their rows' angles, ``[rows, D]``; or the gradient of that."""
     pairs: tl.constexpr = (rows.shape[0], head_width // 2, 2)
-    cosines = tl.split(tl.reshape(tl.load(cosine + offsets, mask=inside, other=1.0).to(tl.float32), pairs))
-    sines = tl.split(tl.reshape(tl.load(sine + offsets, mask=inside, other=0.0).to(tl.float32), pairs))
+    cosines = load_rows(cosine, rows, num_rows, head_width, head_width).to(tl.float32)
+    sines = load_rows(sine, rows, num_rows, head_width, head_width).to(tl.float32)
+    even_cosine, odd_cosine = tl.split(tl.reshape(cosines, pairs))
+    even_sine, odd_sine = tl.split(tl.reshape(sines, pairs))
     even, odd = tl.split(tl.reshape(features.to(tl.float32), pairs))
     if backward:
-        turned = tl.join(even * cosines[0] + odd * sines[1], odd * cosines[1] - even * sines[0])
+        turned = tl.join(even * even_cosine + odd * odd_sine, odd * odd_cosine - even * even_sine)
     else:
-        turned = tl.join(even * cosines[0] - odd * sines[0], odd * cosines[1] + even * sines[1])
-    return tl.reshape(turned, (rows.shape[0], head_width))
-
-
-@triton.jit
-def load_part(
-    query_key_value,  # [S, T, 3, H, D]
-    cosine,  # [B, T, D]
-    sine,  # [B, T, D]
-    part: tl.constexpr,
-    sequence,
-    head,
-    rows,
-    limit,
-    num_rows,
-    num_instances,
-    heads: tl.constexpr,
-    head_width: tl.constexpr,
-    rotated: tl.constexpr,
-):
-    """Queries (part 0), keys (1) or values (2) of a head, turned if they have to be, 0 from row ``limit`` on."""
-    features = tl.arange(0, head_width)
-    offsets = ((sequence * num_rows + rows) * (3 * heads) + part * heads + head)[:, None] * head_width
-    loaded = tl.load(query_key_value + offsets + features[None, :], mask=(rows < limit)[:, None], other=0.0)
-    if rotated and part < 2:
-        loaded = turn(loaded, cosine, sine, sequence % num_instances, rows, num_rows, head_width, False).to(
-            loaded.dtype
-        )
-    return loaded
-
-
-@triton.jit
-def store_part(
-    gradient,  # [S, T, 3, H, D], written
-    cosine,  # [B, T, D]
-    sine,  # [B, T, D]
-    part: tl.constexpr,
-    values,
-    sequence,
-    head,
-    rows,
-    num_rows,
-    num_instances,
-    heads: tl.constexpr,
-    head_width: tl.constexpr,
-    rotated: tl.constexpr,
-):
-    """Write the gradient by what ``load_part`` loaded."""
-    if rotated and part < 2:
-        values = turn(values, cosine, sine, sequence % num_instances, rows, num_rows, head_width, True)
-    offsets = ((sequence * num_rows + rows) * (3 * heads) + part * heads + head)[:, None] * head_width
-    places = gradient + offsets + tl.arange(0, head_width)[None, :]
-    tl.store(places, values.to(gradient.dtype.element_ty), mask=(rows < num_rows)[:, None])
+        turned = tl.join(even * even_cosine - odd * even_sine, odd * odd_cosine + even * odd_sine)
+    return tl.reshape(turned, (rows.shape[0], head_width)).to(features.dtype)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -104,66 +67,31 @@ def attention_forward(
     key_block: tl.constexpr,
 ):
     """Attention of the first Q rows of a sequence to all its rows."""
-    sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
-    nodes = tl.arange(0, key_block)
-    keys = load_part(
-        query_key_value,
-        cosine,
-        sine,
-        1,
-        sequence,
-        head,
-        nodes,
-        num_rows,
-        num_rows,
-        num_instances,
-        heads,
-        head_width,
-        rotated,
-    )
-    values = load_part(
-        query_key_value,
-        cosine,
-        sine,
-        2,
-        sequence,
-        head,
-        nodes,
-        num_rows,
-        num_rows,
-        num_instances,
-        heads,
-        head_width,
-        rotated,
-    )
-    features = tl.arange(0, head_width)
+    sequence, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+    width: tl.constexpr = heads * head_width
+    query_key_value += sequence * num_rows * 3 * width + head * head_width
+    mixed += sequence * num_queries * width + head * head_width
+    normalizer += (sequence * heads + head) * num_queries
+    cosine += sequence % num_instances * num_rows * head_width
+    sine += sequence % num_instances * num_rows * head_width
+    columns = tl.arange(0, key_block)
+    keys = load_rows(query_key_value + width, columns, num_rows, 3 * width, head_width)
+    values = load_rows(query_key_value + 2 * width, columns, num_rows, 3 * width, head_width)
+    if rotated:
+        keys = turn(keys, cosine, sine, columns, num_rows, head_width, False)
     for block in range(key_block // query_block):
         rows = block * query_block + tl.arange(0, query_block)
-        queries = load_part(
-            query_key_value,
-            cosine,
-            sine,
-            0,
-            sequence,
-            head,
-            rows,
-            num_queries,
-            num_rows,
-            num_instances,
-            heads,
-            head_width,
-            rotated,
-        )
+        queries = load_rows(query_key_value, rows, num_queries, 3 * width, head_width)
+        if rotated:
+            queries = turn(queries, cosine, sine, rows, num_rows, head_width, False)
         scores = product(queries, tl.trans(keys)) * scale
-        scores = tl.where((nodes < num_rows)[None, :], scores, EXCLUDED)
+        scores = tl.where((columns < num_rows)[None, :], scores, EXCLUDED)
         largest = tl.max(scores, 1)
         weights = tl.exp(scores - largest[:, None])
         total = tl.sum(weights, 1)
         result = product(weights.to(values.dtype), values) / total[:, None]
-        places = ((sequence * num_queries + rows) * heads + head)[:, None] * head_width + features[None, :]
-        tl.store(mixed + places, result.to(mixed.dtype.element_ty), mask=(rows < num_queries)[:, None])
-        places = (sequence * heads + head) * num_queries + rows
-        tl.store(normalizer + places, largest + tl.log(total), mask=rows < num_queries)
+        store_rows(mixed, result, rows, num_queries, width, head_width)
+        tl.store(normalizer + rows, largest + tl.log(total), mask=rows < num_queries)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -185,112 +113,39 @@ def attention_backward(
     key_block: tl.constexpr,
 ):
     """Gradient of ``attention_forward``; rows beyond Q get 0 as queries."""
-    sequence, head = tl.program_id(0) // heads, tl.program_id(0) % heads
-    nodes = tl.arange(0, key_block)
-    keys = load_part(
-        query_key_value,
-        cosine,
-        sine,
-        1,
-        sequence,
-        head,
-        nodes,
-        num_rows,
-        num_rows,
-        num_instances,
-        heads,
-        head_width,
-        rotated,
-    )
-    values = load_part(
-        query_key_value,
-        cosine,
-        sine,
-        2,
-        sequence,
-        head,
-        nodes,
-        num_rows,
-        num_rows,
-        num_instances,
-        heads,
-        head_width,
-        rotated,
-    )
+    sequence, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
+    width: tl.constexpr = heads * head_width
+    query_key_value += sequence * num_rows * 3 * width + head * head_width
+    gradient += sequence * num_rows * 3 * width + head * head_width
+    upstream += sequence * num_queries * width + head * head_width
+    normalizer += (sequence * heads + head) * num_queries
+    cosine += sequence % num_instances * num_rows * head_width
+    sine += sequence % num_instances * num_rows * head_width
+    columns = tl.arange(0, key_block)
+    keys = load_rows(query_key_value + width, columns, num_rows, 3 * width, head_width)
+    values = load_rows(query_key_value + 2 * width, columns, num_rows, 3 * width, head_width)
+    if rotated:
+        keys = turn(keys, cosine, sine, columns, num_rows, head_width, False)
     key_gradient = tl.zeros([key_block, head_width], tl.float32)
     value_gradient = tl.zeros([key_block, head_width], tl.float32)
-    features = tl.arange(0, head_width)
     for block in range(key_block // query_block):
         rows = block * query_block + tl.arange(0, query_block)
-        queries = load_part(
-            query_key_value,
-            cosine,
-            sine,
-            0,
-            sequence,
-            head,
-            rows,
-            num_queries,
-            num_rows,
-            num_instances,
-            heads,
-            head_width,
-            rotated,
-        )
-        places = ((sequence * num_queries + rows) * heads + head)[:, None] * head_width + features[None, :]
-        outer = tl.load(upstream + places, mask=(rows < num_queries)[:, None], other=0.0)
-        places = (sequence * heads + head) * num_queries + rows
-        normalizers = tl.load(normalizer + places, mask=rows < num_queries, other=0.0)
+        queries = load_rows(query_key_value, rows, num_queries, 3 * width, head_width)
+        if rotated:
+            queries = turn(queries, cosine, sine, rows, num_rows, head_width, False)
+        outer = load_rows(upstream, rows, num_queries, width, head_width)
         scores = product(keys, tl.trans(queries)) * scale  # [keys, queries]
-        scores = tl.where((nodes < num_rows)[:, None], scores, EXCLUDED)
-        weights = tl.exp(scores - normalizers[None, :])
+        scores = tl.where((columns < num_rows)[:, None], scores, EXCLUDED)
+        weights = tl.exp(scores - tl.load(normalizer + rows, mask=rows < num_queries, other=0.0)[None, :])
         value_gradient += product(weights.to(outer.dtype), outer)
         inner = product(values, tl.trans(outer))
         inner = (weights * (inner - tl.sum(weights * inner, 0)[None, :]) * scale).to(keys.dtype)
         key_gradient += product(inner, queries)
         query_gradient = product(tl.trans(inner), keys)
-        store_part(
-            gradient,
-            cosine,
-            sine,
-            0,
-            query_gradient,
-            sequence,
-            head,
-            rows,
-            num_rows,
-            num_instances,
-            heads,
-            head_width,
-            rotated,
-        )
-    store_part(
-        gradient,
-        cosine,
-        sine,
-        1,
-        key_gradient,
-        sequence,
-        head,
-        nodes,
-        num_rows,
-        num_instances,
-        heads,
-        head_width,
-        rotated,
-    )
-    store_part(
-        gradient,
-        cosine,
-        sine,
-        2,
-        value_gradient,
-        sequence,
-        head,
-        nodes,
-        num_rows,
-        num_instances,
-        heads,
-        head_width,
-        rotated,
-    )
+        if rotated:
+            query_gradient = turn(query_gradient, cosine, sine, rows, num_rows, head_width, True)
+        store_rows(gradient, query_gradient, rows, num_rows, 3 * width, head_width)
+    if rotated:
+        key_gradient = turn(key_gradient, cosine, sine, columns, num_rows, head_width, True)
+    store_rows(gradient + width, key_gradient, columns, num_rows, 3 * width, head_width)
+    store_rows(gradient + 2 * width, value_gradient, columns, num_rows, 3 * width, head_width)
