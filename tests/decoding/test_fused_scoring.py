@@ -27,10 +27,11 @@ from polarvrp.problem.variants import parse_variant
 
 pytest.importorskip("triton")
 
-from polarvrp.decoding import packed_attention
+from polarvrp.decoding import fused_scoring, packed_attention
 from polarvrp.decoding.fused_scoring import fused_score, fused_score_gradient
 from polarvrp.decoding.kernels import scoring as kernels
 
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}
 NETWORKS = {
     "gated head, full state": ({}, 1.0, "VRPL"),
@@ -43,6 +44,12 @@ NETWORKS = {
     "routefinder, keys of the pointer mapped": ({"backbone": "routefinder", "encoder": "shared"}, 1.0, "VRPMBL"),
 }
 Gradients = dict[str, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads as they are on a GPU too: compiling each costs more than all tests."""
+    monkeypatch.setattr(fused_scoring, "_compiled", lambda function: function)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Case:
     def in_double(self) -> "Case":
         """The same in float64."""
         policy = copy.deepcopy(self.policy).double()
-        instances = to_tensors(to_arrays(self.instances), dtype=torch.float64)
+        instances = to_tensors(to_arrays(self.instances), dtype=torch.float64, device=DEVICE)
         steps = dataclasses.replace(self.steps, features=self.steps.features.double())
         return dataclasses.replace(
             self,
@@ -79,19 +86,20 @@ def make_case(
     **options: str,
 ) -> Case:
     """Two instances with decisions in several tiles each and unused tiles at the end."""
-    policy = build_policy(ModelConfig(**SMALL | options), 3)
-    policy.ramp = ramp
-    instances = to_tensors(instances_from_arrays(generate_arrays(parse_variant(variant), num_customers, 2, seed=5)))
+    policy = build_policy(ModelConfig(**SMALL | options), 3).to(DEVICE)
+    policy.ramp = ramp.to(DEVICE) if isinstance(ramp, Tensor) else ramp
+    arrays = generate_arrays(parse_variant(variant), num_customers, 2, seed=5)
+    instances = to_tensors(instances_from_arrays(arrays), device=DEVICE)
     environment = Environment(instances)
     embeddings = policy.encode(instances).embeddings.detach()
     starts = multi_start(environment, max_starts=9).repeat(3, 1)[:num_tours]
-    source = Sampler(torch.Generator().manual_seed(2))
+    source = Sampler(torch.Generator(DEVICE).manual_seed(2))
     tours = ParallelEngine().rollout(policy, embeddings, environment, starts, source, record=True)
     tiles = int((-(-tours.decisions.valid.sum(1) // TILE)).sum())
     packed = pack_steps(tours.decisions, (tiles + 2) * TILE)
     assert packed.dropped == 0 and not packed.valid.all()
     assert packed.first_tile.diff().min() > 1
-    coefficients = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(8))
+    coefficients = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(8)).to(DEVICE)
     return Case(policy, instances, embeddings, tours.decisions, packed, coefficients)
 
 
@@ -155,7 +163,7 @@ def test_empty_slots_contribute_exactly_nothing(head: str) -> None:
     generator = torch.Generator().manual_seed(1)
 
     def garbage(values: Tensor, high: int) -> Tensor:
-        noise = torch.randint(0, high, values.shape, generator=generator).to(values.dtype)
+        noise = torch.randint(0, high, values.shape, generator=generator).to(values)
         return torch.where(empty.view(-1, *[1] * (values.dim() - 1)), noise, values)
 
     num_nodes = case.embeddings.shape[1]
@@ -181,7 +189,7 @@ def test_bfloat16_stays_close_to_float32(head: str) -> None:
     case = dataclasses.replace(case, embeddings=case.embeddings.bfloat16().float())
     exact = gradients_of(case, score_gradient, case.steps)
     wanted = score(case.policy, case.embeddings, case.instances, case.steps)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE.type, torch.bfloat16):
         likelihood = fused_score(case.policy, case.embeddings, case.instances, case.packed)
         found = gradients_of(case, fused_score_gradient, case.packed)
     assert (likelihood - wanted).abs().mean() < 0.01
