@@ -1,7 +1,7 @@
 """Choice of moves that do not disturb each other, and their execution.
 
-Each route takes part in one move at most. The choice is a greedy matching of routes, the best move of all first: a pair of
-routes whose best move is the best for both goes ahead, then the same among the routes left.
+Each route takes part in one move at most. The choice is a greedy matching of routes, the best move of all first: a
+pair of routes whose best move is the best for both goes ahead, then the same among the routes left.
 
 Shape legend: R tours, P positions, M routes.
 """
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from polarvrp.training.moves import IMPOSSIBLE, TAILS, TURN
-from polarvrp.training.segments import Layout
 
 LEAST_GAIN = 1e-5
 """Smaller ones are rounding: moves are judged in float32."""

@@ -1,8 +1,8 @@
 """Local search on batches of tours in tensor operations: descent to a local optimum, on whatever device the tours are.
 
 Each round judges every move of every tour (``training.moves``) and makes the best that do not disturb each other
-(``training.independent_moves``). Rounds have static shapes and no step depends on data, so all of them can be captured in
-one graph.
+(``training.independent_moves``). Rounds have static shapes and no step depends on data, so all of them can be
+captured in one graph.
 
 Never does a tour break a rule on the way: unlike PyVRP's search, this one knows no penalties.
 
@@ -18,10 +18,12 @@ from polarvrp.problem.instances import Instances
 from polarvrp.tolerances import POLICY_TOLERANCE
 from polarvrp.training.independent_moves import Choice
 from polarvrp.training.moves import BetweenRoutes, WithinRoutes
-from polarvrp.training.segments import Layout, Rules
+from polarvrp.training.segments import FORBIDDEN, Layout, Rules
 
-ROUNDS = 40
+ROUNDS = 24
 """More find next to nothing."""
+ROUNDS_A_BLOCK = 6
+"""After so many, routes that had no place in the sequence may take that of others that have vanished."""
 WIDEST_BLOCK = 32
 """Moves within a route reach that far."""
 
@@ -52,71 +54,96 @@ def improve(instances: Instances[Tensor], actions: Tensor, rounds: int = ROUNDS)
     if len(tours) % batch or actions.shape[-1] > width:
         raise ValueError(f"{batch} instances of {customers} customers cannot have tours of {list(actions.shape)}")
     rules = Rules.of(instances, len(tours) // batch)
-    sequence, sound = _sequence(tours, customers)
-    before = sequence
-    for _ in range(rounds):
-        sequence, moved = _round(rules, sequence)
-        if sequence.device.type == "cpu" and not bool(moved.any()):
+    sound = _complete(tours, customers)
+    stand_in = torch.arange(1, width + 1, device=tours.device)  # for what is no tour, to have one of the usual form
+    before = torch.where(sound[:, None], pad(tours, (0, width - tours.shape[1])), stand_in * (stand_in <= customers))
+    after = before
+    for start in range(0, rounds, ROUNDS_A_BLOCK):
+        latest, after = after, _descend(rules, after, min(ROUNDS_A_BLOCK, rounds - start))
+        if after.device.type == "cpu" and torch.equal(latest, after):
             break
-    shorter = _length(rules, sequence) < _length(rules, before)
-    good = sound & shorter & _feasible(rules, before) & _feasible(rules, sequence)
+    better = sound & (_length(rules, after) < _length(rules, before))
+    better &= _feasible(rules, before) & _feasible(rules, after)
     unchanged = pad(tours, (0, width - tours.shape[1]))
-    return torch.where(good[:, None], _actions(sequence, width), unchanged).view(*actions.shape[:-1], width)
+    return torch.where(better[:, None], after, unchanged).view(*actions.shape[:-1], width)
 
 
 def routes_searched(customers: int) -> int:
-    """Routes that a sequence holds, empty ones included; tours of more stay as they are."""
-    return min(customers + 1, customers // 3 + 16)
+    """M, empty ones included; of tours that have more, the last ones wait until others vanish."""
+    return min(customers + 1, customers // 4 + 12)
 
 
-def _sequence(tours: Tensor, customers: int) -> tuple[Tensor, Tensor]:
-    """Sequences ``[R, P]`` of tours ``[R, T]``, and whether they hold each customer once and all routes, ``[R]``."""
-    rows, routes = len(tours), routes_searched(customers)
-    positions = customers + routes
-    place, number = _places(tours)
-    place = torch.where(tours > 0, place + 1, positions).clamp(max=positions)
+def _descend(rules: Rules, tours: Tensor, rounds: int) -> Tensor:
+    """Tours ``[R, T]`` after some rounds."""
+    sequence, waiting = _sequence(tours, rules.customers, routes_searched(rules.customers))
+    for _ in range(rounds):
+        sequence = _round(rules, sequence, waiting.any(1))
+    return _actions(sequence, waiting, tours.shape[1])
+
+
+def _complete(tours: Tensor, customers: int) -> Tensor:
+    """Whether tours serve each customer once, bool, ``[R]``."""
+    visits = tours.new_zeros(len(tours), customers + 1).scatter_add(1, tours, torch.ones_like(tours))
+    return (visits[:, 1:] == 1).all(1)
+
+
+def _sequence(tours: Tensor, customers: int, routes: int) -> tuple[Tensor, Tensor]:
+    """Sequences of tours ``[R, T]``.
+
+    Returns:
+        Nodes, int64, ``[R, P]``; and the first customers of routes beyond the last one that has a depot, whose
+        customers they follow, bool, ``[R, n + 1]``.
+    """
+    rows, positions = len(tours), customers + routes
+    customer, first = tours > 0, (tours > 0) & pad(tours[:, :-1] == 0, (1, 0), value=True)
+    number = first.cumsum(1)
+    place = customer.cumsum(1) - 1 + number.clamp(max=routes)
+    place = torch.where(customer, place, positions)
     sequence = tours.new_zeros(rows, positions + 1).scatter(1, place, tours)[:, :positions]
-    visits = tours.new_zeros(rows, customers + 1).scatter_add(1, tours, torch.ones_like(tours))
-    return sequence, (visits[:, 1:] == 1).all(1) & (number[:, -1] <= routes)
+    waiting = torch.where(first & (number > routes), tours, 0)
+    marks = torch.zeros(rows, customers + 1, dtype=torch.bool, device=tours.device).scatter(1, waiting, True)
+    return sequence, marks & (torch.arange(customers + 1, device=tours.device) > 0)
 
 
-def _actions(sequence: Tensor, width: int) -> Tensor:
+def _actions(sequence: Tensor, waiting: Tensor, width: int) -> Tensor:
     """Tours ``[R, T]`` of sequences, without empty routes."""
-    place, _ = _places(sequence)
-    place = torch.where(sequence > 0, place, width)
+    customer = sequence > 0
+    first = customer & (pad(sequence[:, :-1] == 0, (1, 0), value=True) | waiting.gather(1, sequence))
+    place = torch.where(customer, customer.cumsum(1) + first.cumsum(1) - 2, width)
     return sequence.new_zeros(len(sequence), width + 1).scatter(1, place, sequence)[:, :width]
 
 
-def _places(nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Place of each customer if one depot separates routes, and number of its route from 1, int64, ``[R, T]``."""
-    customer = nodes > 0
-    number = (customer & pad(nodes[:, :-1] == 0, (1, 0), value=True)).cumsum(1)
-    return customer.cumsum(1) + number - 2, number
-
-
-def _length(rules: Rules, sequence: Tensor) -> Tensor:
+def _length(rules: Rules, tours: Tensor) -> Tensor:
     """Length of tours, float64, ``[R]``."""
-    return rules.between(sequence, sequence.roll(-1, 1)).double().sum(1)
+    closed = pad(tours, (1, 1))
+    return rules.between(closed[:, :-1], closed[:, 1:]).double().sum(1)
 
 
-def _round(rules: Rules, sequence: Tensor) -> tuple[Tensor, Tensor]:
-    """Sequences after some moves, and which tours have moved."""
+def _round(rules: Rules, sequence: Tensor, crowded: Tensor) -> Tensor:
+    """Sequences after some moves.
+
+    Args:
+        rules: Of the instances.
+        sequence: Nodes, int64, ``[R, P]``.
+        crowded: Whether the last route holds others and must stay, bool, ``[R]``.
+    """
     positions = sequence.shape[1]
-    width = min(WIDEST_BLOCK, positions - 1)
-    layout = Layout.of(rules, sequence, width)
-    between, kinds = BetweenRoutes(rules, layout, positions).best()
+    routes = positions - rules.customers
+    layout = Layout.of(rules, sequence, min(WIDEST_BLOCK, positions - 1), torch.where(crowded, routes - 1, routes))
+    between = BetweenRoutes(rules, layout, positions).best()
     within = WithinRoutes(rules, layout, positions).best()
     route, after = layout.route[:, :positions], layout.after[:, :positions]
-    choice = Choice.of(route, positions - rules.customers, (between, kinds), within)
-    return sequence.gather(1, choice.order(route, after)), (choice.kind > 0).any(1)
+    return sequence.gather(1, Choice.of(route, routes, between, within).order(route, after))
 
 
-def _feasible(rules: Rules, sequence: Tensor) -> Tensor:
-    """Tours that break no rule by more than the tolerance of policies, bool, ``[R]``."""
-    layout = Layout.of(rules, sequence, width=1)
+def _feasible(rules: Rules, tours: Tensor) -> Tensor:
+    """Tours ``[R, T]`` that break no rule by more than the tolerance of policies, bool, ``[R]``."""
+    routes = rules.customers + 1
+    sequence, _ = _sequence(tours, rules.customers, routes)
+    layout = Layout.of(rules, sequence, 1, torch.full_like(sequence[:, 0], routes))
     legs = rules.between(layout.nodes[:, :-1], layout.nodes[:, 1:])
     arrival = (layout.start + layout.service)[:, :-1] + legs
-    windows_end = rules.nodes[:, 1].gather(1, layout.nodes[:, 1:])
-    on_time = (arrival <= windows_end + POLICY_TOLERANCE).all(1)
+    latest = rules.nodes[:, 1].gather(1, layout.nodes[:, 1:])
+    on_time = ((arrival <= latest + POLICY_TOLERANCE) & (legs < FORBIDDEN)).all(1)
     short = (layout.length <= rules.limit[:, None] + POLICY_TOLERANCE).all(1)
     return on_time & short & (layout.peak_before <= rules.capacity).all(1)

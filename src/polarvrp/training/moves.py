@@ -1,11 +1,11 @@
 """Moves of a local search, all of them judged at once: what each would gain, and whether all rules would hold.
 
-A move is two positions p and q, where ``(p, p + a]`` and ``(q, q + b]`` change places, each reversed or not; a = 0 or b = 0
-is a relocation. Two more kinds exchange what follows p and q in two routes (2-opt*) or reverse ``(p, q]`` (2-opt). A kind is
-coded in bits, so it can be taken apart without a table.
+A move is two positions p and q, where ``(p, p + a]`` and ``(q, q + b]`` change places, each reversed or not; a = 0 or
+b = 0 is a relocation. Two more kinds exchange what follows p and q in two routes (2-opt*) or reverse ``(p, q]``
+(2-opt). A kind is coded in bits, so it can be taken apart without a table.
 
-Between routes the two routes are judged apart: what p's route costs with the other's block does not depend on what the
-other gets, so a table of one side and its transpose make the table of the move.
+Between routes the two routes are judged apart: what p's route costs with the other's block does not depend on what
+the other gets, so a table of one side and its transpose make the table of the move.
 
 Shape legend: R tours, P positions, W widths, Y rows of the tables of blocks.
 """
@@ -121,14 +121,14 @@ class BetweenRoutes:
         return table[:, row : row + self._positions, column : column + self._positions]
 
     def _old(self, length: int) -> Tensor:
-        """Length from p to p + length + 1, forbidden if that leaves the route, ``[R, P]``."""
+        """Length from p to p + length + 1, forbidden if that leaves the route or changes a locked one, ``[R, P]``."""
         layout, end = self._layout, self._positions
         legs = self._length.diagonal(1, 1, 2)[:, : end + MARGIN - 1]
         old = legs[:, :end]
         for ahead in range(1, length + 1):
             old = old + legs[:, ahead : ahead + end]
         leaves = layout.route[:, length : length + end] != layout.route[:, :end]
-        return old.masked_fill(leaves, -FORBIDDEN)
+        return old.masked_fill(leaves | layout.locked[:, :end], -FORBIDDEN)
 
     def _replaced(self, outgoing: int, incoming: int, turn: bool) -> Tensor:
         """Change of length of p's route if ``(q, q + incoming]`` replaces ``(p, p + outgoing]``, ``[R, P, P]``."""
@@ -196,7 +196,7 @@ class WithinRoutes:
         )  # fmt: skip
 
     def best(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Least change of length by any move whose first position is p, its second position and its kind, ``[R, P]``."""
+        """Least change of length by any move with p as first position, its second position and kind, ``[R, P]``."""
         found = [self._turned()]
         for length, turn in RELOCATED:
             found += [self._later(length, turn), self._earlier(length, turn)]
@@ -231,9 +231,7 @@ class WithinRoutes:
     def _block(self, table: Blocks, skipped: int, first: int) -> Blocks:
         """``(p + skipped, q]``."""
         positions, width = self._positions, self._width
-        return table.map(
-            lambda values: values[:, skipped : skipped + positions, first - skipped - 1 : width - skipped]
-        )
+        return table.map(lambda values: values[:, skipped : skipped + positions, first - skipped - 1 : width - skipped])
 
     def _short(self, length: int, turn: bool) -> Blocks:
         """``(p, p + length]``."""
@@ -257,6 +255,7 @@ class WithinRoutes:
             self._second(layout.peak_after, taken, first),
         )
         outside = self._second(layout.route, taken, first) != self._vector(layout.route, 0)
+        outside = outside | self._vector(layout.locked, 0)
         best, index = change.masked_fill((excess > 0) | outside, IMPOSSIBLE).min(-1)
         return best, index + first + torch.arange(self._positions, device=index.device), code
 

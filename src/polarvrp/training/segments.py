@@ -1,18 +1,19 @@
 """What a local search must know of parts of routes to judge in constant time a route put together from such parts.
 
-All tours lie in sequences of one length: a depot opens each of M routes, empty ones included, so a sequence has P = n + M
-positions. The block ``(p, q]`` is what is served after position p up to q. Each block, forward and reversed, knows when it
-may start at the latest and when its last service starts, given its first arrival; its length; its deliveries, pickups and
-largest load. These are running maxima and minima along the sequence: with A the time from the depot to a position without
-any waiting, the service at q starts at ``A_q + max(e_k - A_k)`` over k up to q, and what follows p can be served if it is
-reached at ``A_p + min(l_k - A_k)``. No loop, and the precision of float64 where sums are long.
+All tours lie in sequences of one length: a depot opens each of M routes, empty ones included, so a sequence has P = n
++ M positions. The block ``(p, q]`` is what is served after position p up to q. Each block, forward and reversed,
+knows when it may start at the latest and when its last service starts, given its first arrival; its length; its
+deliveries, pickups and largest load. These are running maxima and minima along the sequence: with A the time from the
+depot to a position without any waiting, the service at q starts at ``A_q + max(e_k - A_k)`` over k up to q, and what
+follows p can be served if it is reached at ``A_p + min(l_k - A_k)``. No loop, and the precision of float64 where sums
+are long.
 
-Two reductions make the rules of all variants one. Without mixed backhauls, an arc from a backhaul to a linehaul customer
-is forbidden by its length; then the largest load on the way is the larger of the sums of deliveries and pickups, the
-quantity that counts there. Open routes have no legs to the depot and no closing time.
+Two reductions make the rules of all variants one. Without mixed backhauls, an arc from a backhaul to a linehaul
+customer is forbidden by its length; then the largest load on the way is the larger of the sums of deliveries and
+pickups, the quantity that counts there. Open routes have no legs to the depot and no closing time.
 
-Shape legend: R tours, N nodes, P positions, W widths of blocks, Y rows of tables, Z positions with what is appended so
-that windows may reach beyond the end.
+Shape legend: R tours, N nodes, P positions, W widths of blocks, Y rows of tables, Z positions with what is appended
+so that windows may reach beyond the end.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from torch.nn.functional import pad
 from polarvrp.problem.instances import Instances
 
 FORBIDDEN = 1e4
-"""Length of an arc that is not allowed, lateness of what is impossible; above any length, and float32 keeps 1e-3 beside."""
+"""Length of an arc that is not allowed, lateness of what is impossible; above any length or time."""
 
 _UNBOUNDED = 5e3  # a limit or the end of a window where there is none; below the length of a forbidden arc
 _SEGMENT = 1e5  # between the values of neighbouring routes, so that one running maximum serves all of them
@@ -125,12 +126,13 @@ class Layout:
         nodes: At each position, int64, ``[R, Z]``.
         route: Number of the route, int64, ``[R, Z]``.
         after: Position of the depot that opens the next route, int64, ``[R, Z]``.
+        locked: Whether the route must stay as it is, bool, ``[R, Z]``.
         service: Time at each node, ``[R, Z]``.
         start: Start of service, ``[R, Z]``.
         picked_before: Pickups up to the position, the position's included, ``[R, Z]``.
         peak_before: Largest load if the route ended here, ``[R, Z]``.
-        latest: Latest arrival, such that the rest of the route is in time, ``[R, Z]``; at a depot it is the closing time
-            of the route that ends there.
+        latest: Latest arrival such that the rest of the route is in time, ``[R, Z]``; at a depot the closing time, for
+            the route that ends there.
         delivered_after: Deliveries after the position, ``[R, Z]``.
         peak_after: Largest load if the route began after the position, ``[R, Z]``.
         length_before: Of the route up to the position, ``[R, Z]``.
@@ -142,6 +144,7 @@ class Layout:
     nodes: Tensor
     route: Tensor
     after: Tensor
+    locked: Tensor
     service: Tensor
     start: Tensor
     picked_before: Tensor
@@ -155,13 +158,14 @@ class Layout:
     reverse: Blocks
 
     @classmethod
-    def of(cls, rules: Rules, sequence: Tensor, width: int) -> "Layout":
+    def of(cls, rules: Rules, sequence: Tensor, width: int, locked: Tensor) -> "Layout":
         """Look at tours.
 
         Args:
             rules: Of their instances.
             sequence: Nodes, int64, ``[R, P]``, a depot first; every tour feasible.
             width: W, the widest block.
+            locked: Number of the first route that must stay as it is, int64, ``[R]``.
         """
         rows = sequence.shape[1] + width + MARGIN
         nodes = pad(sequence, (0, 2 * width + 2 * MARGIN))  # [R, Z]
@@ -185,6 +189,7 @@ class Layout:
             nodes=nodes,
             route=route,
             after=after,
+            locked=route >= locked[:, None],
             service=service.float(),
             start=(sums.clock + before[0]).float(),
             picked_before=(sums.picked - at_begin.picked).float(),
@@ -224,6 +229,7 @@ class _Sums:
     @classmethod
     def of(cls, rules: Rules, nodes: Tensor, service: Tensor, delivery: Tensor, pickup: Tensor) -> "_Sums":
         leg = pad(rules.between(nodes[:, :-1], nodes[:, 1:]), (1, 0))
+        leg = leg.masked_fill(leg >= FORBIDDEN, 0.0)  # none where a route counts, but sums must stay moderate
         one_way = pad(rules.between(nodes[:, 1:], nodes[:, :-1]), (1, 0)) >= FORBIDDEN
         columns = torch.stack((leg.double(), service, delivery, pickup, one_way.double()))
         length, served, delivered, picked, forbidden = columns.cumsum(-1).unbind(0)
