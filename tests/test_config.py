@@ -206,7 +206,7 @@ def test_training_refuses(values: dict[str, Any], message: str) -> None:
 
 def test_the_batched_local_search_is_for_one_depot() -> None:
     stage = StageConfig(variants=("CVRP", "MDVRP"))
-    with pytest.raises(ConfigError, match="training.refiner gpu serves one depot, but MDVRP has several; use pyvrp"):
+    with pytest.raises(ConfigError, match=r"training\.refiner gpu serves one depot, but MDVRP has several; use pyvrp"):
         TrainConfig(paradigm="polar", num_customers=50, refiner="gpu", stages=(stage,))
 
 
