@@ -20,6 +20,7 @@ from triton.compiler import ASTSource
 
 from polarvrp.decoding import fused_rollout
 from polarvrp.decoding.kernels import rollout as kernels
+from polarvrp.decoding.kernels.memory import Scratch
 from polarvrp.decoding.kernels.pointer import Tables, Weights
 from polarvrp.decoding.kernels.rollout import Record, Tours
 from polarvrp.decoding.kernels.rules import Problem
@@ -100,13 +101,14 @@ def compile_rollout(
         "problem": PROBLEM,
         "tables": Tables(*[of_operands] * 6, of_floats),
         "weights": Weights(
-            **{name: of_operands for name in Weights._fields}
-            | {name: of_floats for name in ("norm_glimpse", "norm_output", "ramp")}
+            **dict.fromkeys(Weights._fields, of_operands)
+            | dict.fromkeys(("norm_glimpse", "norm_output", "ramp"), of_floats)
         ),
         "starts": "*i64",
         "seed": "*i64",
         "tours": TOURS,
         "record": RECORD,
+        "scratch": Scratch("*fp32", "*i64", "*i64"),
         **dict.fromkeys(("first_instance", "num_nodes", "num_rows", "num_actions", "length"), "i32"),
     }
     constants = {
@@ -115,6 +117,7 @@ def compile_rollout(
         "strict": True,
         "remaining": False,
         "head_kind": head,
+        "ramped": True,
         "masking": "hard",
         "sampled": True,
         "greedy_last": True,
@@ -125,6 +128,7 @@ def compile_rollout(
         "hidden_block": fused_rollout.HIDDEN_BLOCK,
         "node_block": 1 << (num_nodes - 1).bit_length(),
         "rows": TILE,
+        "chunk": fused_rollout.CHUNK,
         "stages": fused_rollout.STAGES,
     } | constants
     return compiled(kernels.rollout, arguments, constants, capability, warps)

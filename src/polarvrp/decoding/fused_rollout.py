@@ -9,14 +9,14 @@ f hidden features.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
-from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.interpreter import InterpretedFunction  # type: ignore[import-untyped]
 
 from polarvrp.decoding.kernels import rollout as kernels
+from polarvrp.decoding.kernels.memory import Scratch
 from polarvrp.decoding.kernels.pointer import Tables, Weights
 from polarvrp.decoding.kernels.rollout import Record, Tours
 from polarvrp.decoding.kernels.rules import Problem
@@ -24,22 +24,27 @@ from polarvrp.decoding.masks import mask_words
 from polarvrp.decoding.packing import TILE, Segments
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
-from polarvrp.errors import ConfigError
 from polarvrp.model.adapters import AdaptedLinear, AdaptedNorm
-from polarvrp.model.decoder import STATE_FEATURES, DecoderCache, PointerDecoder
+from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
 from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Policy
 from polarvrp.tolerances import MASK_EPSILON
 
 MAX_NODES = 128
-MAX_DEPOTS = 62
 SMALLEST_BLOCK = 16
 """Rows or columns of the smallest matrix that tensor cores multiply."""
 
-HIDDEN_BLOCK = 64
+HIDDEN_BLOCK = 32
+"""Hidden features of the decoder computed at once."""
+
+CHUNK = 16
+"""Rows whose moves are computed at once."""
+
 WARPS = 4
 STAGES = 3
+"""Of loads ahead of their use in loops over heads and hidden features."""
+
 
 HEAD_KINDS = {PlainHead: "plain", GatedHead: "gated", ReldHead: "reld"}
 
@@ -85,14 +90,18 @@ def supports(policy: Policy, num_nodes: int) -> str | None:
         return f"its decoder is a {type(decoder).__name__}, not a PointerDecoder"
     if any(isinstance(module, AdaptedLinear | AdaptedNorm) for module in decoder.modules()):
         return "its decoder has adapters"
-    head = decoder.head
-    if type(head) not in (PlainHead, GatedHead, ReldHead):
-        return f"its decoder has a {type(head).__name__}"
-    if type(head.output) is not Linear:
-        return f"the output map of its decoder is a {type(head.output).__name__}"
-    width, hidden = decoder.query.out_features, _hidden(head)
+    if type(decoder.head) not in HEAD_KINDS:
+        return f"its decoder has a {type(decoder.head).__name__}"
+    if type(decoder.head.output) is not Linear:
+        return f"the output map of its decoder is a {type(decoder.head.output).__name__}"
+    return _unsuitable_sizes(decoder)
+
+
+def _unsuitable_sizes(decoder: PointerDecoder) -> str | None:
+    """What the kernels' blocks do not fit, or ``None``."""
+    width, hidden = decoder.query.out_features, _hidden(decoder.head)
     head_width = width // decoder.heads
-    if head_width < SMALLEST_BLOCK or head_width & (head_width - 1) or width & (width - 1):
+    if head_width < SMALLEST_BLOCK or _power_of_two(head_width) != head_width or _power_of_two(width) != width:
         return f"width and width of a head must be powers of two from {SMALLEST_BLOCK} on, not {width}, {head_width}"
     if hidden % SMALLEST_BLOCK:
         return f"hidden features of its decoder must be a multiple of {SMALLEST_BLOCK}, not {hidden}"
@@ -138,6 +147,11 @@ def fused_rollout(
         seed,
         tours,
         _record(segments),
+        Scratch(
+            torch.empty(grid, 7, rows, dtype=torch.float32, device=starts.device),
+            torch.empty(grid, 9, rows, dtype=torch.int64, device=starts.device),
+            starts.new_zeros(1),
+        ),
         0 if sampler is None else sampler.first,
         num_nodes,
         num_rows,
@@ -148,6 +162,7 @@ def fused_rollout(
         strict=environment.strict,
         remaining=decoder.state != "full",
         head_kind=HEAD_KINDS[type(decoder.head)],
+        ramped=isinstance(policy.ramp, Tensor) or policy.ramp < 1.0,
         masking=decoder.glimpse_mask,
         sampled=sampler is not None,
         greedy_last=greedy_last,
@@ -158,6 +173,7 @@ def fused_rollout(
         hidden_block=_hidden_block(_hidden(decoder.head)),
         node_block=_node_block(num_nodes),
         rows=rows,
+        chunk=min(rows, CHUNK),
         stages=STAGES,
         num_warps=WARPS,
     )
@@ -226,9 +242,9 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _hidden(head: PlainHead | GatedHead | ReldHead) -> int:
+def _hidden(head: nn.Module) -> int:
     """f, any valid number for heads without a feed-forward network."""
-    return SMALLEST_BLOCK if isinstance(head, PlainHead) else head.feedforward.down.in_features
+    return head.feedforward.down.in_features if isinstance(head, GatedHead | ReldHead) else SMALLEST_BLOCK
 
 
 def _hidden_block(hidden: int) -> int:
@@ -302,6 +318,7 @@ def _tables(decoder: PointerDecoder, cache: DecoderCache, dtype: torch.dtype) ->
     gates, log_distances = queries, queries
     if isinstance(decoder.head, GatedHead):
         gates = padded(functional.linear(embeddings, decoder.head.gate.weight[:, :width])).to(dtype)
+        gates = gates.repeat_interleave(width // decoder.heads, dim=2)
     if cache.log_distances is not None:
         log_distances = functional.pad(cache.log_distances, (0, missing, 0, missing)).contiguous()
     return Tables(
@@ -318,21 +335,22 @@ def _tables(decoder: PointerDecoder, cache: DecoderCache, dtype: torch.dtype) ->
 def _weights(decoder: PointerDecoder, dtype: torch.dtype, ramp: float | Tensor) -> Weights:
     """Parameters as the kernels read them; those that a head lacks are never read."""
     head, width = decoder.head, decoder.query.out_features
+    assert isinstance(head, PlainHead | GatedHead | ReldHead)
     columns = STATE_COLUMNS[decoder.state]
     nothing = decoder.query.weight.new_zeros(width)
 
-    def inputs_first(linear: Linear) -> Tensor:
-        return linear.weight.t().to(dtype).contiguous()
+    def inputs_first(linear: nn.Module) -> Tensor:
+        return linear.get_parameter("weight").t().to(dtype).contiguous()
 
     def of_state(weight: Tensor) -> Tensor:
         maps = weight.t().to(dtype)  # [s, ...]
-        rows = [torch.zeros_like(maps[0])] * 5
+        rows = [torch.zeros_like(maps[0])] * SMALLEST_BLOCK
         for column, row in zip(columns, maps, strict=True):
             rows[column] = row
         return torch.stack(rows)
 
-    def bias(linear: Linear) -> Tensor:
-        return nothing if linear.bias is None else linear.bias.to(dtype)
+    def bias(linear: nn.Module) -> Tensor:
+        return nothing if linear.bias is None else linear.get_parameter("bias").to(dtype)
 
     weights = Weights(
         query=of_state(decoder.query.weight[:, width:]),
@@ -350,12 +368,13 @@ def _weights(decoder: PointerDecoder, dtype: torch.dtype, ramp: float | Tensor) 
     )
     if isinstance(head, PlainHead):
         return weights
-    weights = weights._replace(state=of_state(head.state.weight), down=inputs_first(head.feedforward.down))
+    down = head.feedforward.down
+    weights = weights._replace(state=of_state(head.state.weight), down=inputs_first(down))
     if isinstance(head, ReldHead):
         up = head.feedforward.up
-        return weights._replace(up=inputs_first(up), up_bias=bias(up), down_bias=bias(head.feedforward.down))
+        return weights._replace(up=inputs_first(up), up_bias=bias(up), down_bias=bias(down))
     return weights._replace(
-        gate=of_state(head.gate.weight[:, width:]),
+        gate=of_state(head.gate.weight[:, width:]).repeat_interleave(width // decoder.heads, dim=1),
         norm_glimpse=head.norm_glimpse.weight,
         norm_output=head.norm_output.weight,
         up=inputs_first(head.feedforward.gate_up),

@@ -19,6 +19,7 @@ ILLEGAL = tl.constexpr(-1.0e9)
 CLIP = tl.constexpr(10.0)
 NORM_EPSILON = tl.constexpr(1e-5)
 WITHOUT_LIMIT = tl.constexpr(10.0)
+STATE_BLOCK = tl.constexpr(16)  # five numbers, padded to what tensor cores multiply
 
 
 class Tables(NamedTuple):
@@ -26,7 +27,7 @@ class Tables(NamedTuple):
 
     embeddings: Any  # [B, P, d]
     queries: Any  # share of the embedding in the glimpse's query, [B, P, d]
-    gates: Any  # share of the embedding in the gates, [B, P, H]
+    gates: Any  # share of the embedding in the gates, that of a head at each of its features, [B, P, d]
     glimpse_keys: Any  # [B, H, P, D]
     glimpse_values: Any  # [B, H, P, D]
     logit_keys: Any  # [B, P, d]
@@ -34,11 +35,11 @@ class Tables(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Parameters of the decoder; maps of the state have a row for each number of ``seen``."""
+    """Parameters of the decoder; maps of the state have a row for each number of :func:`seen_by`."""
 
-    query: Any  # [5, d]
-    gate: Any  # [5, H]
-    state: Any  # [5, d]
+    query: Any  # [16, d]
+    gate: Any  # that of a head at each of its features, [16, d]
+    state: Any  # [16, d]
     output: Any  # [d, d], inputs first
     output_bias: Any  # [d]
     norm_glimpse: Any  # [d]
@@ -50,24 +51,14 @@ class Weights(NamedTuple):
     ramp: Any  # [1]
 
 
-class Seen(NamedTuple):
-    """The state as the decoder sees it, ``[R]`` each; by the form of the state some weigh nothing."""
-
-    free: Any
-    free_backhaul: Any
-    time: Any
-    length: Any
-    open_route: Any
-
-
 @triton.jit
-def tables_of(tables, index, width: tl.constexpr, heads: tl.constexpr, node_block: tl.constexpr):
+def tables_of(tables, index, width: tl.constexpr, node_block: tl.constexpr):
     """Tables of instance ``index``, an int64."""
     nodes = index * node_block
     return Tables(
         embeddings=tables.embeddings + nodes * width,
         queries=tables.queries + nodes * width,
-        gates=tables.gates + nodes * heads,
+        gates=tables.gates + nodes * width,
         glimpse_keys=tables.glimpse_keys + nodes * width,
         glimpse_values=tables.glimpse_values + nodes * width,
         logit_keys=tables.logit_keys + nodes * width,
@@ -77,35 +68,37 @@ def tables_of(tables, index, width: tl.constexpr, heads: tl.constexpr, node_bloc
 
 @triton.jit
 def seen_by(instance, state, remaining: tl.constexpr, dtype: tl.constexpr):
-    """The state as the decoder sees it (``PointerDecoder.state_features``), rounded to ``dtype``."""
+    """The state as the decoder sees it (``PointerDecoder.state_features``), ``[R, 16]``.
+
+    Its columns are free linehaul (or, of the forms of what remains, free load), free backhaul, time, length (or length
+    left) and open; 0 beyond. Those that a form lacks weigh nothing.
+    """
     free, length = 1 - state.used_linehaul, state.length
     free_backhaul = 1 - state.used_backhaul
     if remaining:
         free = tl.where(free_backhaul == 1, free, free_backhaul)
         length = tl.where(instance.longest == float("inf"), WITHOUT_LIMIT, instance.longest - length)
-    return Seen(
-        free=free.to(dtype).to(tl.float32),
-        free_backhaul=free_backhaul.to(dtype).to(tl.float32),
-        time=state.time.to(dtype).to(tl.float32),
-        length=length.to(dtype).to(tl.float32),
-        open_route=instance.open_route.to(tl.float32),
-    )
-
-
-@triton.jit
-def map_of(weight, seen, columns, stride: tl.constexpr):
-    """Some columns of a linear map of the state, ``[R, columns]``."""
-    mapped = seen.free[:, None] * tl.load(weight + columns).to(tl.float32)[None, :]
-    mapped += seen.free_backhaul[:, None] * tl.load(weight + stride + columns).to(tl.float32)[None, :]
-    mapped += seen.time[:, None] * tl.load(weight + 2 * stride + columns).to(tl.float32)[None, :]
-    mapped += seen.length[:, None] * tl.load(weight + 3 * stride + columns).to(tl.float32)[None, :]
-    return mapped + seen.open_route * tl.load(weight + 4 * stride + columns).to(tl.float32)[None, :]
+    column = tl.arange(0, STATE_BLOCK)[None, :]
+    seen = tl.where(column == 0, free[:, None], 0.0)
+    seen = tl.where(column == 1, free_backhaul[:, None], seen)
+    seen = tl.where(column == 2, state.time[:, None], seen)
+    seen = tl.where(column == 3, length[:, None], seen)
+    seen = tl.where(column == 4, instance.open_route.to(tl.float32)[:, None], seen)
+    return seen.to(dtype)
 
 
 @triton.jit
 def times(left, right):
     """Product of matrices with the operands of ``right``, summed in float32."""
     return tl.dot(left.to(right.dtype), right, input_precision="ieee")
+
+
+@triton.jit
+def affine(table, weight, current, seen, columns, width: tl.constexpr):
+    """Some columns of a map of embedding and state: the share of the embedding looked up, ``[R, columns]``."""
+    rows = tl.arange(0, STATE_BLOCK)
+    of_state = times(seen, tl.load(weight + rows[:, None] * width + columns[None, :]))
+    return of_state + tl.load(table + current[:, None] * width + columns[None, :]).to(tl.float32)
 
 
 @triton.jit
@@ -126,9 +119,7 @@ def glimpse_of(
     node_block: tl.constexpr = nodes.shape[0]
     head_width: tl.constexpr = width // heads
     within = tl.arange(0, head_width)
-    columns = within + head * head_width
-    query = tl.load(tables.queries + current[:, None] * width + columns[None, :]).to(tl.float32)
-    query += map_of(weights.query, seen, columns, width)
+    query = affine(tables.queries, weights.query, current, seen, within + head * head_width, width)
     place = (nodes + head * node_block)[:, None] * head_width + within[None, :]
     scores = times(query, tl.trans(tl.load(tables.glimpse_keys + place))) * (head_width**-0.5)
     if masking == "none":
@@ -144,7 +135,8 @@ def glimpse_of(
 
 
 @triton.jit
-def mixed_glimpse(
+def add_glimpses(
+    total,
     tables,
     weights,
     seen,
@@ -152,68 +144,67 @@ def mixed_glimpse(
     moves,
     nodes,
     num_nodes,
-    width: tl.constexpr,
     heads: tl.constexpr,
     masking: tl.constexpr,
     gated: tl.constexpr,
     stages: tl.constexpr,
 ):
-    """``W_o concat(y) + b_o``, each head times its gate if there are gates, ``[R, d]``."""
+    """``total + W_o concat(y) + b_o``, each head times its gate if there are gates, ``[R, d]``."""
+    width: tl.constexpr = total.shape[1]
     head_width: tl.constexpr = width // heads
     features = tl.arange(0, width)
-    mixed = tl.zeros([current.shape[0], width], tl.float32) + tl.load(weights.output_bias + features)[None, :]
+    total += tl.load(weights.output_bias + features)[None, :]
     for head in tl.range(0, heads, num_stages=stages):
         glimpse = glimpse_of(tables, weights, seen, current, moves, nodes, num_nodes, head, width, heads, masking)
+        columns = tl.arange(0, head_width) + head * head_width
         if gated:
-            one = tl.arange(0, 1) + head
-            gate = tl.load(tables.gates + current[:, None] * heads + one[None, :]).to(tl.float32)
-            glimpse = glimpse * tl.sigmoid(gate + map_of(weights.gate, seen, one, heads))
-        rows = tl.arange(0, head_width) + head * head_width
-        mixed += times(glimpse, tl.load(weights.output + rows[:, None] * width + features[None, :]))
-    return mixed
+            glimpse *= tl.sigmoid(affine(tables.gates, weights.gate, current, seen, columns, width))
+        total += times(glimpse, tl.load(weights.output + columns[:, None] * width + features[None, :]))
+    return total
 
 
 @triton.jit
-def normalized(rows, weight, features):
+def normalized(rows, weight):
     """``RootMeanSquareNorm`` of ``[R, d]``."""
-    mean = tl.sum(rows * rows, 1) / features.shape[0]
-    return rows * tl.rsqrt(mean + NORM_EPSILON)[:, None] * tl.load(weight + features)[None, :]
+    width: tl.constexpr = rows.shape[1]
+    mean = tl.sum(rows * rows, 1) / width
+    return rows * tl.rsqrt(mean + NORM_EPSILON)[:, None] * tl.load(weight + tl.arange(0, width))[None, :]
 
 
 @triton.jit
-def gated_feed_forward(
-    rows, weights, width: tl.constexpr, hidden: tl.constexpr, block: tl.constexpr, stages: tl.constexpr
-):
-    """``SwiGLU`` of ``[R, d]``."""
+def add_gated_feed_forward(rows, weights, hidden: tl.constexpr, block: tl.constexpr, stages: tl.constexpr):
+    """``SwiGLU`` and the residual around it, ``[R, d]``."""
+    width: tl.constexpr = rows.shape[1]
     features = tl.arange(0, width)
     operand = rows.to(weights.up.dtype.element_ty)
-    result = tl.zeros_like(rows)
     for first in tl.range(0, hidden, block, num_stages=stages):
         units = tl.arange(0, block) + first
         place = features[:, None] * (2 * hidden) + units[None, :]
         gate = times(operand, tl.load(weights.up + place))
         gate = gate * tl.sigmoid(gate) * times(operand, tl.load(weights.up + hidden + place))
-        result += times(gate, tl.load(weights.down + units[:, None] * width + features[None, :]))
-    return result
+        rows += times(gate, tl.load(weights.down + units[:, None] * width + features[None, :]))
+    return rows
 
 
 @triton.jit
-def feed_forward(rows, weights, width: tl.constexpr, hidden: tl.constexpr, block: tl.constexpr, stages: tl.constexpr):
-    """``ReluFeedForward`` of ``[R, d]``."""
+def add_feed_forward(rows, weights, ramp, hidden: tl.constexpr, block: tl.constexpr, stages: tl.constexpr):
+    """``ReluFeedForward`` times the ramp and the residual around it, ``[R, d]``."""
+    width: tl.constexpr = rows.shape[1]
     features = tl.arange(0, width)
     operand = rows.to(weights.up.dtype.element_ty)
-    result = tl.zeros_like(rows) + tl.load(weights.down_bias + features)[None, :]
+    rows += ramp * tl.load(weights.down_bias + features)[None, :]
     for first in tl.range(0, hidden, block, num_stages=stages):
         units = tl.arange(0, block) + first
         up = times(operand, tl.load(weights.up + features[:, None] * hidden + units[None, :]))
-        up = tl.maximum(up + tl.load(weights.up_bias + units)[None, :], 0.0)
-        result += times(up, tl.load(weights.down + units[:, None] * width + features[None, :]))
-    return result
+        up = ramp * tl.maximum(up + tl.load(weights.up_bias + units)[None, :], 0.0)
+        rows += times(up, tl.load(weights.down + units[:, None] * width + features[None, :]))
+    return rows
 
 
 @triton.jit
-def pointed(rows, tables, nodes, width: tl.constexpr):
+def pointed(rows, tables, nodes):
     """Products of ``[R, d]`` with the pointer's keys, ``[R, P]``."""
+    width: tl.constexpr = rows.shape[1]
     features = tl.arange(0, width)
     keys = tl.load(tables.logit_keys + nodes[:, None] * width + features[None, :])
     return times(rows, tl.trans(keys)) * (width**-0.5)
@@ -232,6 +223,7 @@ def logits_of(
     heads: tl.constexpr,
     hidden: tl.constexpr,
     head_kind: tl.constexpr,
+    ramped: tl.constexpr,
     masking: tl.constexpr,
     hidden_block: tl.constexpr,
     stages: tl.constexpr,
@@ -240,28 +232,53 @@ def logits_of(
     node_block: tl.constexpr = nodes.shape[0]
     gated: tl.constexpr = head_kind == "gated"
     features = tl.arange(0, width)
-    mixed = mixed_glimpse(tables, weights, seen, current, moves, nodes, num_nodes, width, heads, masking, gated, stages)
+    nothing = tl.zeros([current.shape[0], width], tl.float32)
+    rows, ramp = nothing, tl.load(weights.ramp)
     if head_kind != "plain":
-        ramp = tl.load(weights.ramp)
-        around = tl.load(tables.embeddings + current[:, None] * width + features[None, :]).to(tl.float32)
-        around += map_of(weights.state, seen, features, width)
-        if gated:
-            mixed = normalized(mixed + around, weights.norm_glimpse, features)
-            mixed += gated_feed_forward(mixed, weights, width, hidden, hidden_block, stages)
-            mixed = normalized(mixed, weights.norm_output, features)
-        else:
-            mixed += ramp * around
-            mixed += ramp * feed_forward(mixed, weights, width, hidden, hidden_block, stages)
-    scores = pointed(mixed, tables, nodes, width)
-    if gated:
-        if ramp < 1.0:
-            # The pointer is linear in what it gets, so the share of the glimpse alone can be added here.
-            alone = mixed_glimpse(
-                tables, weights, seen, current, moves, nodes, num_nodes, width, heads, masking, False, stages
-            )
-            scores = ramp * scores + (1.0 - ramp) * pointed(alone, tables, nodes, width)
+        rows = affine(tables.embeddings, weights.state, current, seen, features, width)
+    if head_kind == "reld":
+        rows *= ramp
+    rows = add_glimpses(rows, tables, weights, seen, current, moves, nodes, num_nodes, heads, masking, gated, stages)
+    if head_kind == "gated":
+        rows = normalized(rows, weights.norm_glimpse)
+        rows = normalized(add_gated_feed_forward(rows, weights, hidden, hidden_block, stages), weights.norm_output)
+    elif head_kind == "reld":
+        rows = add_feed_forward(rows, weights, ramp, hidden, hidden_block, stages)
+    scores = pointed(rows, tables, nodes)
+    if gated and ramped and ramp < 1.0:
+        # The pointer is linear in what it gets, so the share of the glimpse alone can be added here.
+        rows = add_glimpses(
+            nothing, tables, weights, seen, current, moves, nodes, num_nodes, heads, masking, False, stages
+        )
+        scores = ramp * scores + (1.0 - ramp) * pointed(rows, tables, nodes)
     logits = CLIP * (1.0 - 2.0 / (tl.exp(2.0 * scores) + 1.0))  # 10 tanh
     if head_kind == "reld":
         logits -= tl.load(tables.log_distances + current[:, None] * node_block + nodes[None, :])
     legal = contains(moves.low[:, None], moves.high[:, None], nodes[None, :], node_block)
     return tl.where(legal, logits, ILLEGAL)
+
+
+@triton.jit
+def uniform(seed, place, row, step):
+    """Numbers in [0, 1) by the place of an instance in the whole batch, the row and the step, ``[R]``."""
+    same = row * 0
+    bits, _, _, _ = tl.philox(seed, row, same + step, same + place.to(tl.int32), same)
+    return tl.uint_to_uniform_float(bits)
+
+
+@triton.jit
+def chosen(logits, moves, greedy, numbers, nodes, sampled: tl.constexpr):
+    """Node that each row takes and its log-probability; the first depot where nothing is legal."""
+    node_block: tl.constexpr = nodes.shape[0]
+    largest, action = tl.max(logits, 1, return_indices=True)
+    shares = tl.exp(logits - largest[:, None])
+    if sampled:
+        cumulative = tl.cumsum(shares, 1)
+        threshold = numbers * tl.max(cumulative, 1)
+        # Parallel sums need not grow from node to node, so the mask is asked as well.
+        legal = contains(moves.low[:, None], moves.high[:, None], nodes[None, :], node_block)
+        beyond = legal & (cumulative > threshold[:, None])
+        drawn = tl.min(tl.where(beyond, nodes[None, :], node_block), 1)
+        action = tl.where(greedy | (drawn == node_block), action, drawn)
+    taken = tl.sum(tl.where(nodes[None, :] == action[:, None], shares, 0.0), 1)
+    return action, tl.log(taken) - tl.log(tl.sum(shares, 1))

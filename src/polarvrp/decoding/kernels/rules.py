@@ -83,10 +83,14 @@ def as_words(flags, nodes):
 @triton.jit
 def contains(low, high, nodes, node_block: tl.constexpr):
     """Whether sets contain nodes; shapes broadcast."""
-    word = low
-    if node_block > WORD_BITS:
-        word = tl.where(nodes < WORD_BITS, low, high)
-    return ((word >> (nodes % WORD_BITS).to(tl.int64)) & 1) != 0
+    word = low.to(tl.int32)
+    if node_block > 32:
+        word = tl.where((nodes & 32) != 0, (low >> 32).to(tl.int32), word)
+    if node_block > 64:
+        later = tl.where((nodes & 32) != 0, (high >> 32).to(tl.int32), high.to(tl.int32))
+        word = tl.where((nodes & 64) != 0, later, word)
+    # Neighbouring nodes of a thread are 8 apart: this way they share the shift and differ by a constant alone.
+    return ((word >> (nodes & 7)) & (1 << (nodes & 24))) != 0
 
 
 @triton.jit
@@ -148,10 +152,7 @@ def load_fits(instance, state, nodes, strict: tl.constexpr):
     linehaul_fits = state.used_linehaul[:, None] + linehaul <= FULL
     backhaul_fits = state.used_backhaul[:, None] + backhaul <= FULL
     after_backhaul = tl.load(instance.attributes + node_block + state.current) > 0
-    if strict:
-        blocking = state.peak_load
-    else:
-        blocking = state.used_backhaul
+    blocking = state.peak_load if strict else state.used_backhaul
     beside = linehaul_fits & backhaul_fits & (is_backhaul | (blocking[:, None] + linehaul <= FULL))
     in_order = tl.where(is_backhaul, backhaul_fits, linehaul_fits & ~after_backhaul[:, None])
     return tl.where(instance.mixed, beside, in_order)
