@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -24,11 +25,11 @@ from polarvrp.decoding.kernels.memory import Scratch
 from polarvrp.decoding.kernels.pointer import Tables, Weights
 from polarvrp.decoding.kernels.rollout import Record, Tours
 from polarvrp.decoding.kernels.rules import Problem
-from polarvrp.decoding.packing import TILE
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 """Comes with Triton."""
 
+OPERANDS = {"bf16": torch.bfloat16, "fp32": torch.float32}
 HEADS = ("plain", "gated", "reld")
 WIDTH, ATTENTION_HEADS, HIDDEN = 128, 8, 512
 ALIGNED = [["tt.divisibility", 16]]
@@ -74,7 +75,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--num-customers", type=int, nargs="+", default=[50, 100])
     parser.add_argument("--num-depots", type=int, default=1)
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
-    parser.add_argument("--operands", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--operands", choices=OPERANDS, default="bf16")
     parser.add_argument("--capability", type=int, default=90)
     parser.add_argument("--greedy", action="store_true", help="without sampling")
     parser.add_argument("--warps", type=int, default=fused_rollout.WARPS)
@@ -111,6 +112,7 @@ def compile_rollout(
         "scratch": Scratch("*fp32", "*i64", "*i64"),
         **dict.fromkeys(("first_instance", "num_nodes", "num_rows", "num_actions", "length"), "i32"),
     }
+    rows, node_block = fused_rollout.ROWS[OPERANDS[operands]], 1 << (num_nodes - 1).bit_length()
     constants = {
         "num_forced": 1,
         "num_depots": 1,
@@ -126,9 +128,9 @@ def compile_rollout(
         "heads": ATTENTION_HEADS,
         "hidden": HIDDEN,
         "hidden_block": fused_rollout.HIDDEN_BLOCK,
-        "node_block": 1 << (num_nodes - 1).bit_length(),
-        "rows": TILE,
-        "chunk": fused_rollout.CHUNK,
+        "node_block": node_block,
+        "rows": rows,
+        "chunk": min(rows, fused_rollout.MASK_BLOCK // node_block),
         "stages": fused_rollout.STAGES,
     } | constants
     return compiled(kernels.rollout, arguments, constants, capability, warps)

@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("triton")
 
 from model_samples import mixed, policy_of, sample, shaken
-from polarvrp.decoding.fused_rollout import fused_replay, fused_rollout, supports
+from polarvrp.decoding.fused_rollout import ROWS, fused_replay, fused_rollout, supports
 from polarvrp.decoding.packing import TILE, pack
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import follow, multi_start, pad_actions, with_greedy_row
@@ -215,7 +215,8 @@ def test_a_depot_named_first_by_one_depot_tours_is_no_move():
 
 
 @torch.no_grad()
-def test_samples_follow_the_probabilities():
+def test_samples_follow_the_probabilities(monkeypatch):
+    monkeypatch.setitem(ROWS, torch.float32, TILE)
     policy, instances = network("plain", "remaining"), sample("CVRP", 3, 1)
     environment, embeddings = Environment(instances), embeddings_of(policy, instances)
     num_rows = 512
@@ -255,7 +256,8 @@ def test_samples_depend_on_the_seed_and_the_place_in_the_whole_batch():
 
 
 @torch.no_grad()
-def test_several_programs_and_too_little_room():
+def test_several_programs_and_too_little_room(monkeypatch):
+    monkeypatch.setitem(ROWS, torch.float32, TILE)
     policy, instances = network("plain", "remaining"), sample("CVRP", 4, 1)
     environment, embeddings = Environment(instances), embeddings_of(policy, instances)
     starts = multi_start(environment).repeat(17, 1)[:66]

@@ -24,6 +24,7 @@ from polarvrp.decoding.masks import mask_words
 from polarvrp.decoding.packing import TILE, Segments
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.errors import ConfigError
 from polarvrp.model.adapters import AdaptedLinear, AdaptedNorm
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
@@ -31,15 +32,18 @@ from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Policy
 from polarvrp.tolerances import MASK_EPSILON
 
-MAX_NODES = 128
+MAX_NODES, MAX_DEPOTS = 128, 62
 SMALLEST_BLOCK = 16
 """Rows or columns of the smallest matrix that tensor cores multiply."""
+
+ROWS = {torch.bfloat16: TILE, torch.float16: TILE, torch.float32: 16}
+"""Most rows of a program by the dtype of operands: tensor cores want many, without them few fit into registers."""
 
 HIDDEN_BLOCK = 32
 """Hidden features of the decoder computed at once."""
 
-CHUNK = 16
-"""Rows whose moves are computed at once."""
+MASK_BLOCK = 2048
+"""Entries of the rows' masks computed at once."""
 
 WARPS = 4
 STAGES = 3
@@ -128,16 +132,17 @@ def fused_rollout(
         starts: Forced first actions, int64, ``[S, F]``.
         sampler: Source of the samples; without one every row takes the most probable action.
         greedy_last: Let the last row take the most probable actions while the others sample.
-        record_length: Keep the decisions, up to so many of each program's tours (L).
+        record_length: Keep the decisions, up to so many of each program's tours; L is that or all they can make.
     """
     cache = policy.cache(embeddings, environment.instances)
     decoder, dtype = policy.decoder, cache.keys.dtype
     batch, num_nodes, width = embeddings.shape
     num_rows, num_forced = starts.shape
-    rows = _rows(num_rows)
+    rows = _rows(num_rows, ROWS[dtype])
     grid = batch * -(-num_rows // rows)
     tours = _empty_tours(batch, num_rows, environment.max_actions, embeddings.device)
-    segments = _empty_segments(batch, grid // batch, record_length or 1, num_nodes, embeddings.device)
+    length = min(record_length or 1, rows * environment.max_actions)
+    segments = _empty_segments(batch, grid // batch, length, num_nodes, embeddings.device)
     seed = starts.new_zeros(1) if sampler is None else sampler.seed()
     kernels.rollout[(grid,)](
         _problem(environment),
@@ -156,7 +161,7 @@ def fused_rollout(
         num_nodes,
         num_rows,
         environment.max_actions,
-        record_length or 0,
+        length,
         num_forced=num_forced,
         num_depots=environment.num_depots,
         strict=environment.strict,
@@ -173,7 +178,7 @@ def fused_rollout(
         hidden_block=_hidden_block(_hidden(decoder.head)),
         node_block=_node_block(num_nodes),
         rows=rows,
-        chunk=min(rows, CHUNK),
+        chunk=min(rows, MASK_BLOCK // _node_block(num_nodes)),
         stages=STAGES,
         num_warps=WARPS,
     )
@@ -204,7 +209,7 @@ def fused_replay(
     """
     batch, num_rows, num_actions = actions.shape
     num_nodes = environment.num_depots + environment.num_customers
-    rows = _rows(num_rows)
+    rows = _rows(num_rows, TILE)
     grid = batch * -(-num_rows // rows)
     tours = _empty_tours(batch, num_rows, 1, actions.device)
     segments = _empty_segments(batch, grid // batch, record_length, num_nodes, actions.device)
@@ -227,9 +232,9 @@ def fused_replay(
     return tours.cost, tours.legal & tours.served, segments
 
 
-def _rows(num_rows: int) -> int:
+def _rows(num_rows: int, most: int) -> int:
     """Rows of a program, R."""
-    return min(max(_power_of_two(num_rows), SMALLEST_BLOCK), TILE)
+    return min(max(_power_of_two(num_rows), SMALLEST_BLOCK), most)
 
 
 def _node_block(num_nodes: int) -> int:
@@ -285,6 +290,10 @@ def _record(segments: Segments) -> Record:
 
 def _problem(environment: Environment) -> Problem:
     """Constants as the kernels read them; the sums with epsilon are those of the environment."""
+    if environment.num_depots > MAX_DEPOTS:
+        raise ConfigError(
+            f"engine fused serves up to {MAX_DEPOTS} depots, got {environment.num_depots}; use engine parallel"
+        )
     constants = environment.constants
     num_nodes = constants.distances.shape[1]
     missing = _node_block(num_nodes) - num_nodes

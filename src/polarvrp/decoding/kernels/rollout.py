@@ -252,7 +252,7 @@ def decide(
     tl.store(log_likelihood + row, so_far + gained, mask=present)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_instance"])
 def rollout(
     problem,  # Problem
     tables,  # Tables
@@ -350,7 +350,7 @@ def rollout(
     finish(tours, index * num_rows + row, present, length_of(program.instance, state, node_block), legal, moves)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_free"])
 def replay(
     problem,  # Problem
     actions,  # int64 [B, T, S]
