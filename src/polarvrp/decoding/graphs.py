@@ -31,7 +31,8 @@ class CapturedCall(Generic[Result]):
         generators: Iterable[torch.Generator] = (),
         pool: Any = None,
     ) -> None:
-        self._function = function
+        # Not kept once captured: it leads back to the owner, and a cycle would hold the graph's memory for long.
+        self._function = function if device.type != "cuda" else None
         self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda":
             stream = torch.cuda.current_stream(device)
@@ -40,12 +41,13 @@ class CapturedCall(Generic[Result]):
                 self._graph.register_generator_state(generator)
             own = None if stream == torch.cuda.default_stream(device) else stream  # the default one cannot capture
             with torch.cuda.graph(self._graph, pool=pool, stream=own):
-                self._result = function()
+                self._result: Result = function()
 
     def __call__(self) -> Result:
         """The function's result for the present contents of the tensors it reads."""
-        if self._graph is None:
+        if self._function is not None:
             return self._function()
+        assert self._graph is not None
         self._graph.replay()
         return self._result
 
