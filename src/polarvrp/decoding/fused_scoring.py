@@ -29,6 +29,7 @@ from polarvrp.decoding.packing import TILE, PackedDecisions
 from polarvrp.model.decoder import PointerDecoder
 from polarvrp.model.heads import Ramp
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import allow_compilations
 from polarvrp.problem.instances import Instances
 
 
@@ -117,6 +118,7 @@ def _answer(head: nn.Module, *arguments: Any) -> Tensor:
 @cache
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled on first use, for the given shapes alone: known sizes can be padded to what matrix products like."""
+    allow_compilations()
     return torch.compile(function, dynamic=False)
 
 

@@ -6,6 +6,8 @@ from polarvrp.model.blocks import Block
 from polarvrp.model.policy import Policy
 from polarvrp.model.stacks import PLELayer
 
+MOST_COMPILATIONS = 128
+
 
 def has_bfloat16(device: torch.device) -> bool:
     """Whether the device computes bfloat16 natively: some GPUs; on CPUs float32 is faster by far."""
@@ -24,6 +26,16 @@ def bfloat16_products(device: torch.device, enabled: bool) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
+def allow_compilations() -> None:
+    """Let one function be compiled for all the networks, sizes and precisions that a process meets.
+
+    torch stops after eight and goes on without compiling, for good and with no more than a line in the log.
+    """
+    from torch._dynamo import config  # takes a second, and a CPU compiles nothing
+
+    config.recompile_limit = max(config.recompile_limit, MOST_COMPILATIONS)
+
+
 def compile_parts(policy: Policy) -> None:
     """Compile each layer of the encoder: for the first shape that comes, and once more for all others.
 
@@ -33,6 +45,7 @@ def compile_parts(policy: Policy) -> None:
     Args:
         policy: On a GPU.
     """
+    allow_compilations()
     modules = list(policy.stack.modules())
     kind = PLELayer if any(isinstance(module, PLELayer) for module in modules) else Block
     for module in modules:
