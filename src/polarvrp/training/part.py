@@ -174,6 +174,11 @@ class Part:
         improvement = ((self._before - replayed.cost) / self._before).masked_fill(~accepted, 0.0)
         self.refinement = Refinement(self._row, accepted, replayed, improvement)
 
+    def tally(self) -> None:
+        """What the normaliser needs of these costs, to be added up over all processes before ``compare``."""
+        assert self._recipe.normalizer is not None
+        self.tallied = self._recipe.normalizer.tally(self.tours.cost, self.environment.instances.flags)
+
     def compare(self) -> None:
         """Loss, and the decisions to learn from with the coefficient of each tour.
 
@@ -185,7 +190,7 @@ class Part:
         if refinement is None:
             cost = tours.cost
             if recipe.normalizer is not None:
-                cost = recipe.normalizer(cost, self.environment.instances.flags)
+                cost = recipe.normalizer(cost, self.environment.instances.flags, self.tallied)
             loss, coefficients = loss_and_coefficients(recipe.objective, cost, tours.log_likelihood)
             self._weighted = [(tours.decisions, coefficients)]
         else:

@@ -1,6 +1,6 @@
 """Normalisation of rewards by a running mean of their group of variants (RouteFinder's training)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -19,13 +19,11 @@ class RewardNormalizer:
     Args:
         means: Running mean of each group, empty before the first batch.
         device: Where the costs are.
-        add_up: Adds a tensor up, in place, over the processes that share a batch.
     """
 
-    def __init__(self, means: Sequence[float], device: torch.device, add_up: Callable[[Tensor], None]) -> None:
+    def __init__(self, means: Sequence[float], device: torch.device) -> None:
         # Not a number stands for "before the first batch", so that no step has to look at values.
         self._means = torch.tensor(means or [torch.nan] * GROUPS, device=device)
-        self._add_up = add_up
 
     @property
     def means(self) -> list[float]:
@@ -33,24 +31,38 @@ class RewardNormalizer:
         means: list[float] = self._means.tolist()
         return [] if means[0] != means[0] else means
 
-    def __call__(self, cost: Tensor, flags: Tensor) -> Tensor:
-        """Update the means and normalise.
+    def tally(self, cost: Tensor, flags: Tensor) -> Tensor:
+        """How many instances each group has, and the sum of their mean costs; processes add theirs up.
 
         Args:
             cost: Float, ``[B, S]``.
             flags: Constraint vectors, bool, ``[B, 6]``.
 
         Returns:
+            Float, ``[2, GROUPS]``.
+        """
+        member = _groups(flags)[:, None] == torch.arange(GROUPS, device=flags.device)  # [B, GROUPS]
+        sums = torch.where(member, cost.mean(1)[:, None], 0.0).sum(0)
+        return torch.stack((member.sum(0).to(cost.dtype), sums))
+
+    def __call__(self, cost: Tensor, flags: Tensor, tally: Tensor) -> Tensor:
+        """Update the means and normalise.
+
+        Args:
+            cost: Float, ``[B, S]``.
+            flags: Constraint vectors, bool, ``[B, 6]``.
+            tally: Of the whole batch.
+
+        Returns:
             Float, ``[B, S]``.
         """
-        group = flags[:, 0] * 4 + flags[:, 1] * 2 + flags[:, 2]  # [B]
-        members = torch.zeros(GROUPS, dtype=cost.dtype, device=cost.device).index_add(
-            0, group, cost.new_ones(len(cost))
-        )
-        sums = torch.zeros_like(members).index_add(0, group, cost.mean(1))
-        self._add_up(members)
-        self._add_up(sums)
+        members, sums = tally
         latest = sums / members.clamp(min=1)
         old = torch.where(self._means.isnan(), latest, self._means)
         self._means.copy_(torch.where(members > 0, OLD_SHARE * old + (1 - OLD_SHARE) * latest, old))
-        return cost / self._means[group][:, None]
+        return cost / self._means[_groups(flags)][:, None]
+
+
+def _groups(flags: Tensor) -> Tensor:
+    """Group of each instance, int64, ``[B]``."""
+    return flags[:, 0] * 4 + flags[:, 1] * 2 + flags[:, 2]

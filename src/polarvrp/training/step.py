@@ -68,7 +68,7 @@ class TrainingStep:
             config,
             bfloat16,
             reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature),
-            RewardNormalizer(reward_means or [], self._device, group.add_up) if config.normalize_rewards else None,
+            RewardNormalizer(reward_means or [], self._device) if config.normalize_rewards else None,
         )
         self._ramp = torch.ones((), device=self._device)
         self._shaped: dict[Shape, ShapedStep] = {}
@@ -109,6 +109,8 @@ class TrainingStep:
         refined = self._refiner is not None and refines(self._config, epoch)
         variants = self._variants((stage, epoch, step))
         key = (stage, refined, ramp < 1.0, batch_size, variants)
+        if self._stream is not None:  # ramp, learning rate and restored state were written on the caller's stream
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             while True:
                 try:
@@ -199,6 +201,10 @@ class ShapedStep:
                     part.collect()
             if refines:
                 plan.run("refine", f"replay {number}", part.replay)
+            if self._recipe.normalizer is not None and not refines:
+                plan.run("score", f"tally {number}", part.tally)
+                with clock.phase("score"):  # never captured: processes capture at different steps
+                    self._group.add_up(part.tallied)
             plan.run("score", f"compare {number}", part.compare)
             plan.run("backward", f"backward {number}", part.backward)
         if self._group.size > 1:
