@@ -4,10 +4,12 @@ On a CPU the kernels run in Triton's interpreter, at tiny sizes; the tests marke
 """
 
 import concurrent.futures
+import multiprocessing
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -37,7 +39,11 @@ from polarvrp.training.step import TrainingStep
 fused = pytest.importorskip("polarvrp.decoding.fused")
 TINY = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
 FULL = ModelConfig()
-SETTINGS = [(TINY, 6, "cpu"), *(pytest.param(FULL, n, "cuda", marks=pytest.mark.gpu) for n in (20, 50, 100))]
+INTERPRETED = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter serves where there is no GPU")
+SETTINGS = [
+    pytest.param(TINY, 6, "cpu", marks=INTERPRETED),
+    *(pytest.param(FULL, n, "cuda", marks=pytest.mark.gpu) for n in (20, 50, 100)),
+]
 GPU_SIZES = [pytest.param(n, marks=pytest.mark.gpu) for n in (20, 50, 100)]
 
 
@@ -97,7 +103,8 @@ def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, 
     difference = (tours.log_likelihood - wanted)[legal].abs()
     assert difference.mean() < (0.01 if device == "cuda" else 1e-5)
     assert difference.max() < (0.1 if device == "cuda" else 1e-4)
-    scored = engine.score(policy, embeddings, instances, tours.decisions)
+    with bfloat16_products(instances.locs.device, device == "cuda"):
+        scored = engine.score(policy, embeddings, instances, tours.decisions)
     assert (scored - wanted)[legal].abs().max() < (0.1 if device == "cuda" else 1e-4)
 
     weights = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(3)).to(device) * legal
@@ -110,7 +117,8 @@ def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, 
 @pytest.mark.parametrize("greedy", [True, False])
 def test_ten_thousand_tours_of_every_variant_pass_the_exact_checker(size: int, greedy: bool) -> None:
     policy = policy_on(FULL, "cuda")
-    with concurrent.futures.ProcessPoolExecutor() as pool:
+    spawned = multiprocessing.get_context("spawn")  # a process that uses a GPU has threads and must not fork
+    with concurrent.futures.ProcessPoolExecutor(mp_context=spawned) as pool:
         checks = []
         for name, variant in VARIANTS.items():
             count = -(-10_000 // (size * variant.num_depots))
@@ -119,14 +127,14 @@ def test_ten_thousand_tours_of_every_variant_pass_the_exact_checker(size: int, g
             engine = make_engine(policy, environment.instances.num_nodes, "fused")
             tours = rolled_out(engine, policy, environment, None if greedy else 2)
             engine.settle(environment, tours)
-            checks.append(pool.submit(problems_of, arrays, tours.actions.cpu(), tours.cost.cpu()))
+            checks.append(pool.submit(problems_of, arrays, tours.actions.cpu().numpy(), tours.cost.cpu().numpy()))
         assert [problem for check in checks for problem in check.result()] == []
 
 
-def problems_of(instances: Instances[NodeArrays], actions: Tensor, cost: Tensor) -> list[str]:
+def problems_of(instances: Instances[NodeArrays], actions: NodeArrays, cost: NodeArrays) -> list[str]:
     """What the exact checker has to say against the tours of a batch."""
     found = []
-    for index, row in cost.isfinite().nonzero().tolist():
+    for index, row in np.argwhere(np.isfinite(cost)).tolist():
         tour = flat_actions(actions[index, row].tolist(), instances.num_depots)
         report = check_tour(instances, index, tour, POLICY_TOLERANCE)
         if report.first_problem is not None:
@@ -157,6 +165,7 @@ def timeless(sums: dict[str, float]) -> dict[str, float]:
     return {key: value for key, value in sums.items() if not key.startswith("seconds")}
 
 
+@INTERPRETED
 def test_a_step_without_room_is_made_again_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,6 +183,7 @@ def test_a_step_without_room_is_made_again_and_changes_nothing(
     torch.testing.assert_close(scarce, numbers, rtol=0, atol=1e-6)
 
 
+@INTERPRETED
 def test_lost_decisions_are_told_and_room_follows_need() -> None:
     policy, engine = policy_on(TINY, "cpu"), fused.FusedEngine()
     environment = Environment(to_tensors(to_arrays(mixed(["CVRP", "OVRPTW", "VRPL"], 6, count=1))))
@@ -209,6 +219,7 @@ class NoWaiting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@INTERPRETED
 @pytest.mark.parametrize("paradigm", ["rl", "polar"])
 def test_no_phase_of_a_fused_step_waits_for_the_device(paradigm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would be captured on a GPU runs here under a watch, once everything has run before."""
@@ -261,6 +272,7 @@ def test_graphed_steps_of_a_rollout_equal_single_ones(backbone: str, encoder: st
         torch.testing.assert_close(found.log_likelihood, wanted.log_likelihood)
 
 
+@INTERPRETED
 def test_the_level_is_chosen_by_network_size_and_device() -> None:
     policy = policy_on(TINY, "cpu")
     assert make_engine(policy, 7).level == "parallel"
@@ -275,6 +287,7 @@ def test_the_level_is_chosen_by_network_size_and_device() -> None:
         make_engine(policy, 7, "fast")
 
 
+@INTERPRETED
 def test_a_polar_step_of_level_fused_refines_like_level_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tours, likelihoods and gradients up to rounding: sums agree where no sample enters."""
     monkeypatch.setattr(step_module, "PARTS_WHILE_REFINING", 2)
