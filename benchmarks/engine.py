@@ -108,6 +108,7 @@ def measure(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """One row of the table."""
+    torch.compiler.reset()  # each row as in a process of its own, where the first shape gets code for itself
     backbone, _, encoder = model.partition("-")
     policy = build_policy(ModelConfig(backbone, encoder, num_customers=size), seed=0).to(device)
     batch = options.batch_size or BATCH_SIZES[device.type] // (1 if size <= 50 else 2)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from polarvrp.config import TrainConfig
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import compile_parts, has_bfloat16
+from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study import fingerprint, parse_train_spec
 from polarvrp.tracking import Tracker, open_tracker
@@ -243,12 +243,15 @@ class Trainer:
         """Validate, record the epoch and move to the next; the epoch's row."""
         position = self.position
         self.policy.eval()
+        device = next(self.policy.parameters()).device
+        with bfloat16_products(device, _uses_bfloat16(self._config, device)):
+            found = {} if validation is None else validation.run(self.policy, self._engine)
         row = epoch_row(
             self._epoch_number,
             learning_rate(self._config, position.epoch),
             position.sums,
-            {} if validation is None else validation.run(self.policy, self._engine),
-            _peak_memory_gb(next(self.policy.parameters()).device),
+            found,
+            _peak_memory_gb(device),
         )
         self.position = replace(position, epoch=position.epoch + 1, step=0, sums={}, history=[*position.history, row])
         if not self._group.leads:
