@@ -99,18 +99,28 @@ def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, 
     assert torch.equal(replayed.legal, legal)
     assert torch.equal(replayed.cost[legal], tours.cost[legal])
     embeddings = embed(policy, instances)
+    weights = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(3)).to(device) * legal
     wanted = plain.score(policy, embeddings.float(), instances, replayed.decisions)
-    difference = (tours.log_likelihood - wanted)[legal].abs()
-    assert difference.mean() < (0.01 if device == "cuda" else 1e-5)
-    assert difference.max() < (0.1 if device == "cuda" else 1e-4)
+    expected = decoder_gradient(plain, policy, embeddings.float(), instances, replayed.decisions, weights)
     with bfloat16_products(instances.locs.device, device == "cuda"):
         scored = engine.score(policy, embeddings, instances, tours.decisions)
-    assert (scored - wanted)[legal].abs().max() < (0.1 if device == "cuda" else 1e-4)
-
-    weights = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(3)).to(device) * legal
+        rounded = plain.score(policy, embeddings, instances, replayed.decisions)
     found = decoder_gradient(engine, policy, embeddings, instances, tours.decisions, weights)
-    expected = decoder_gradient(plain, policy, embeddings.float(), instances, replayed.decisions, weights)
-    assert (found - expected).norm() < (0.01 if device == "cuda" else 1e-5) * expected.norm()
+    rounded_gradient = decoder_gradient(plain, policy, embeddings, instances, replayed.decisions, weights)
+    bars = (0.01, 0.1, 0.01) if device == "cuda" else (1e-5, 1e-4, 1e-5)
+    # What level parallel loses in the same precision is nobody's mistake.
+    unavoidable = errors((rounded - wanted)[legal], rounded_gradient, expected)
+    for likelihood in (tours.log_likelihood, scored):
+        for error, bar, allowed in zip(
+            errors((likelihood - wanted)[legal], found, expected), bars, unavoidable, strict=True
+        ):
+            assert error < max(bar, 1.2 * allowed)
+
+
+def errors(difference: Tensor, gradient: Tensor, expected: Tensor) -> tuple[float, float, float]:
+    """Mean and largest error of log-likelihoods, relative error of a gradient."""
+    relative = (gradient - expected).norm() / expected.norm()
+    return float(difference.abs().mean()), float(difference.abs().max()), float(relative)
 
 
 @pytest.mark.parametrize("size", GPU_SIZES)

@@ -50,7 +50,7 @@ def execute(options: argparse.Namespace) -> int:
     for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):
         rows = evaluate_set(trained.policy, trained.run, instances, decoding, trained.bfloat16)
         _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
-        level = make_engine(trained.policy, instances.num_nodes, options.engine).level
+        level = make_engine(trained.policy, instances.num_nodes, options.engine, bfloat16=trained.bfloat16).level
         write_solutions(output, rows, key="run", metadata=trained.origin | effort | {"engine": level})
     return 0
 

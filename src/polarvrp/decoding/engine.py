@@ -119,13 +119,14 @@ class Engine(Protocol):
         """
 
 
-def make_engine(policy: Policy, num_nodes: int, level: str = "auto") -> Engine:
-    """The engine of a level; ``auto`` takes the fastest that serves this network, size and device.
+def make_engine(policy: Policy, num_nodes: int, level: str = "auto", *, bfloat16: bool = True) -> Engine:
+    """The engine of a level; ``auto`` takes the fastest that serves this network, size, device and precision.
 
     Args:
         policy: On its device.
         num_nodes: N of the instances to come.
         level: One of ``LEVELS``.
+        bfloat16: Whether matrix products will run in bfloat16; kernels for float32 are right but spill registers.
 
     Raises:
         ConfigError: If that level does not serve them; the message says why.
@@ -135,7 +136,7 @@ def make_engine(policy: Policy, num_nodes: int, level: str = "auto") -> Engine:
     if level == "reference":
         return ReferenceEngine()
     on_gpu = next(policy.parameters()).device.type == "cuda"
-    if level == "fused" or (level == "auto" and on_gpu):
+    if level == "fused" or (level == "auto" and on_gpu and bfloat16):
         obstacle = fused_obstacle(policy, num_nodes)
         if obstacle is None:
             from polarvrp.decoding.fused import FusedEngine

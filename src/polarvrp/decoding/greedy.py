@@ -51,7 +51,8 @@ def solve_greedily(policy: Policy, instances: Instances[Tensor], decoding: Decod
         Costs as the environment sums them, float, ``[B]``, and the tours as flat action lists.
     """
     costs, tours = [], []
-    engine = make_engine(policy, instances.num_nodes, decoding.engine)
+    bfloat16 = torch.is_autocast_enabled(instances.locs.device.type)
+    engine = make_engine(policy, instances.num_nodes, decoding.engine, bfloat16=bfloat16)
     rows = decoding.augmentations * instances.num_depots * (decoding.max_starts or instances.num_customers)
     size = max(_entries(instances) // (rows * instances.num_nodes), 1)
     for start in range(0, len(instances), size):

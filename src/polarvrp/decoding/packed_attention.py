@@ -19,7 +19,9 @@ from polarvrp.decoding.kernels import scoring as kernels
 from polarvrp.decoding.packing import TILE, PackedDecisions
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 
-SLOTS_PER_PART = 1 << 17
+SLOTS_PER_PART = 1 << 16
+"""Bounds the memory of the head; a power of two, as smaller parts are."""
+
 GLIMPSE_PROGRAMS = 1000
 POINTER_PROGRAMS = 300
 """Wanted of a part's backward kernels, to fill a large GPU; an instance's tiles are split among programs for that."""
@@ -134,11 +136,10 @@ class Sums:
 
 
 def parts_of(packed: PackedDecisions, batch: int) -> Iterator[Part]:
-    """Parts of equal size, so that nothing compiles twice; the last one is filled up with unused tiles."""
+    """Parts of few sizes, so that little is compiled twice; the last one is filled up with unused tiles."""
     capacity = len(packed.row)
-    count = -(-capacity // SLOTS_PER_PART)
-    size = -(-capacity // (TILE * count)) * TILE
-    missing = count * size - capacity
+    size = min(SLOTS_PER_PART, max(TILE, 1 << (capacity - 1).bit_length()))
+    missing = -capacity % size
 
     def split(values: Tensor, fill: int = 0) -> tuple[Tensor, ...]:
         if missing:

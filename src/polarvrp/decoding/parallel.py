@@ -194,6 +194,7 @@ def _graph_key(
     return (
         id(policy),
         policy.training,
+        torch.is_autocast_enabled(cache.embeddings.device.type),
         policy.ramp if isinstance(policy.ramp, float) else id(policy.ramp),
         tuple(cache.embeddings.shape),
         cache.embeddings.dtype,

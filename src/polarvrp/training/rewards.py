@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from polarvrp.training.objectives import mean_of_legal
+
 OLD_SHARE = 0.75
 GROUPS = 8
 
@@ -42,7 +44,7 @@ class RewardNormalizer:
             Float, ``[2, GROUPS]``.
         """
         member = _groups(flags)[:, None] == torch.arange(GROUPS, device=flags.device)  # [B, GROUPS]
-        sums = torch.where(member, cost.mean(1)[:, None], 0.0).sum(0)
+        sums = torch.where(member, mean_of_legal(cost)[:, None], 0.0).sum(0)
         return torch.stack((member.sum(0).to(cost.dtype), sums))
 
     def __call__(self, cost: Tensor, flags: Tensor, tally: Tensor) -> Tensor:

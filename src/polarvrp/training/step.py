@@ -64,7 +64,7 @@ class TrainingStep:
         self._device = next(policy.parameters()).device
         self._recipe = Recipe(
             policy,
-            make_engine(policy, config.num_customers + most_depots(config), engine),
+            make_engine(policy, config.num_customers + most_depots(config), engine, bfloat16=bfloat16),
             config,
             bfloat16,
             reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature),
