@@ -54,7 +54,8 @@ class CapturedCall(Generic[Result]):
 
 def detached_copy(tree: Result) -> Result:
     """A dataclass with copies of its tensors, other fields as they are."""
-    return _map(tree, lambda tensor: tensor.detach().clone())
+    copy: Result = _map(tree, lambda tensor: tensor.detach().clone())
+    return copy
 
 
 def copy_into(target: Any, source: Any) -> None:

@@ -31,7 +31,7 @@ class PhaseClock:
             yield
             self._seconds[name] += time.perf_counter() - start_s
             return
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         first.record()
         yield
         last.record()

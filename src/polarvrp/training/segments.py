@@ -69,8 +69,8 @@ class Rules:
         demand = ((demand.double() * instances.capacity).round() for demand in units)
         nodes = torch.stack((earliest.double(), latest.double(), instances.service_time.double(), *demand), dim=1)
         limit = instances.distance_limit.clamp(max=_UNBOUNDED)
-        tables = (arcs.float(), nodes, limit.float())
-        return cls(*(table.repeat_interleave(tours, dim=0) for table in tables), capacity=instances.capacity)
+        arcs, nodes, limit = (table.repeat_interleave(tours, dim=0) for table in (arcs.float(), nodes, limit.float()))
+        return cls(arcs, nodes, limit, instances.capacity)
 
     @property
     def customers(self) -> int:

@@ -73,7 +73,8 @@ class TrainingStep:
         self._ramp = torch.ones((), device=self._device)
         self._shaped: dict[Shape, ShapedStep] = {}
         # Work on a stream of its own: the default one cannot be captured, and backward passes stay on their stream.
-        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+        on_gpu = self._device.type == "cuda"
+        self._stream = torch.cuda.Stream(self._device) if on_gpu else None  # type: ignore[no-untyped-call]
 
     @property
     def level(self) -> str:
