@@ -38,7 +38,7 @@ class Choice:
         route: Tensor,
         routes: int,
         between: tuple[Tensor, Tensor],
-        within: tuple[Tensor, Tensor, Tensor],
+        within: tuple[Tensor, Tensor, Tensor] | None,
     ) -> "Choice":
         """Choose.
 
@@ -46,10 +46,12 @@ class Choice:
             route: Number of the route of each position, int64, ``[R, P]``.
             routes: M.
             between: Least changes and their kinds, as ``BetweenRoutes.best`` gives them.
-            within: Least changes, second positions and kinds, as ``WithinRoutes.best`` gives them.
+            within: Least changes, second positions and kinds, as ``WithinRoutes.best`` gives them; or none.
         """
         change, kinds = between
         rows, positions = route.shape
+        if within is None:
+            within = torch.full_like(change[..., 0], IMPOSSIBLE), route, route
         toward = change.new_full((rows, positions, routes), IMPOSSIBLE).scatter_reduce(
             2, route[:, None].expand(-1, positions, -1), change, "amin"
         )  # [R, P, M]

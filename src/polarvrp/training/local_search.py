@@ -9,6 +9,8 @@ Never does a tour break a rule on the way: unlike PyVRP's search, this one knows
 Shape legend: R tours, T actions, n customers, P positions.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -20,22 +22,22 @@ from polarvrp.training.independent_moves import Choice
 from polarvrp.training.moves import BetweenRoutes, WithinRoutes
 from polarvrp.training.segments import FORBIDDEN, Layout, Rules
 
-ROUNDS = 24
-"""More find next to nothing."""
 ROUNDS_A_BLOCK = 6
-"""After so many, routes that had no place in the sequence may take that of others that have vanished."""
+"""The last round of a block looks within routes as well: as good as in every round, or better, at half the price. Then
+routes that had no place in the sequence may take that of others that have vanished."""
 WIDEST_BLOCK = 32
 """Moves within a route reach that far."""
 
 
-def improve(instances: Instances[Tensor], actions: Tensor, rounds: int = ROUNDS) -> Tensor:
+def improve(instances: Instances[Tensor], actions: Tensor, rounds: int | None = None) -> Tensor:
     """Descend from tours until no move shortens them, or for so many rounds.
 
     Args:
         instances: B instances with one depot, in any precision.
         actions: Tours, k of each instance, padded with depots, int64, ``[B, k, T]``, or ``[B * k, T]`` with those of an
             instance side by side.
-        rounds: The most rounds. On the CPU they end when nothing moves; elsewhere that would mean waiting.
+        rounds: The most rounds; by default ``usual_rounds``. On the CPU they end when nothing moves; elsewhere that
+            would mean waiting.
 
     Returns:
         Tours in the same form with T = 2n + 2. None is longer than it was, none breaks a rule. Tours that break one to
@@ -58,14 +60,20 @@ def improve(instances: Instances[Tensor], actions: Tensor, rounds: int = ROUNDS)
     stand_in = torch.arange(1, width + 1, device=tours.device)  # for what is no tour, to have one of the usual form
     before = torch.where(sound[:, None], pad(tours, (0, width - tours.shape[1])), stand_in * (stand_in <= customers))
     after = before
-    for start in range(0, rounds, ROUNDS_A_BLOCK):
-        latest, after = after, _descend(rules, after, min(ROUNDS_A_BLOCK, rounds - start))
+    most = usual_rounds(customers) if rounds is None else rounds
+    for start in range(0, most, ROUNDS_A_BLOCK):
+        latest, after = after, _descend(rules, after, min(ROUNDS_A_BLOCK, most - start))
         if after.device.type == "cpu" and torch.equal(latest, after):
             break
     better = sound & (_length(rules, after) < _length(rules, before))
     better &= _feasible(rules, before) & _feasible(rules, after)
     unchanged = pad(tours, (0, width - tours.shape[1]))
     return torch.where(better[:, None], after, unchanged).view(*actions.shape[:-1], width)
+
+
+def usual_rounds(customers: int) -> int:
+    """Rounds after which more find next to nothing, even from poor tours."""
+    return ROUNDS_A_BLOCK * (1 + math.ceil(customers / 50))
 
 
 def routes_searched(customers: int) -> int:
@@ -76,8 +84,8 @@ def routes_searched(customers: int) -> int:
 def _descend(rules: Rules, tours: Tensor, rounds: int) -> Tensor:
     """Tours ``[R, T]`` after some rounds."""
     sequence, waiting = _sequence(tours, rules.customers, routes_searched(rules.customers))
-    for _ in range(rounds):
-        sequence = _round(rules, sequence, waiting.any(1))
+    for number in range(rounds):
+        sequence = _round(rules, sequence, waiting.any(1), look_within=number == rounds - 1)
     return _actions(sequence, waiting, tours.shape[1])
 
 
@@ -119,19 +127,20 @@ def _length(rules: Rules, tours: Tensor) -> Tensor:
     return rules.between(closed[:, :-1], closed[:, 1:]).double().sum(1)
 
 
-def _round(rules: Rules, sequence: Tensor, crowded: Tensor) -> Tensor:
+def _round(rules: Rules, sequence: Tensor, crowded: Tensor, look_within: bool) -> Tensor:
     """Sequences after some moves.
 
     Args:
         rules: Of the instances.
         sequence: Nodes, int64, ``[R, P]``.
         crowded: Whether the last route holds others and must stay, bool, ``[R]``.
+        look_within: Consider moves within routes, too.
     """
     positions = sequence.shape[1]
     routes = positions - rules.customers
     layout = Layout.of(rules, sequence, min(WIDEST_BLOCK, positions - 1), torch.where(crowded, routes - 1, routes))
     between = BetweenRoutes(rules, layout, positions).best()
-    within = WithinRoutes(rules, layout, positions).best()
+    within = WithinRoutes(rules, layout, positions).best() if look_within else None
     route, after = layout.route[:, :positions], layout.after[:, :positions]
     return sequence.gather(1, Choice.of(route, routes, between, within).order(route, after))
 
