@@ -201,7 +201,7 @@ def fused_replay(
         environment: The instances.
         actions: Nodes in order, padded with depots, int64, ``[B, S, T]``.
         num_free: First actions that are not decisions, as the forced ones of a rollout.
-        record_length: L.
+        record_length: As of :func:`fused_rollout`.
 
     Returns:
         Lengths, float32, ``[B, S]``; whether every action was legal and everyone served, bool, ``[B, S]``; decisions
@@ -209,10 +209,11 @@ def fused_replay(
     """
     batch, num_rows, num_actions = actions.shape
     num_nodes = environment.num_depots + environment.num_customers
-    rows = _rows(num_rows, TILE)
+    rows = SMALLEST_BLOCK  # states stay in registers here
     grid = batch * -(-num_rows // rows)
     tours = _empty_tours(batch, num_rows, 1, actions.device)
-    segments = _empty_segments(batch, grid // batch, record_length, num_nodes, actions.device)
+    length = min(record_length, rows * num_actions)
+    segments = _empty_segments(batch, grid // batch, length, num_nodes, actions.device)
     kernels.replay[(grid,)](
         _problem(environment),
         actions.transpose(1, 2).contiguous(),
@@ -222,7 +223,7 @@ def fused_replay(
         num_nodes,
         num_rows,
         num_actions,
-        record_length,
+        length,
         num_depots=environment.num_depots,
         strict=environment.strict,
         node_block=_node_block(num_nodes),
