@@ -159,8 +159,19 @@ def test_a_finished_training_rewrites_its_outputs_without_training(
     finished = job(uninterrupted, validation)
     elsewhere = TrainJob(RUN, SPEC, finished.state, validation, tmp_path / "weights.safetensors", tracking=tmp_path)
     monkeypatch.setattr(trainer_module.TrainingStep, "run", lambda *_: pytest.fail("trained again"))
+    told: list[int] = []
+
+    class Told:
+        def log_epoch(self, row: dict[str, Any]) -> None:
+            told.append(row["epoch"])
+
+        def finish(self) -> None:
+            pass
+
+    monkeypatch.setattr(trainer_module, "open_tracker", lambda *_: Told())
     assert train(elsewhere)
     require_equal(tmp_path, uninterrupted)
+    assert told == [1, 2, 3, 4]  # the first process may have ended before its tracker did
 
 
 @pytest.mark.resume

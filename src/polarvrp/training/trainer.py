@@ -93,6 +93,9 @@ def train(job: TrainJob) -> bool:
             return trainer.finished
         tracker = open_tracker(job.run, job.spec, job.tracking, folder)
         try:
+            # All of it each time: a process may have ended between the last epoch and the tracker's own end.
+            for row in trainer.position.history:
+                tracker.log_epoch(row)
             if not trainer.finished:
                 validation = Validation(job.validation, config.validation_instances, refiner, device)
                 trainer.run(validation, tracker, stop)
@@ -159,9 +162,6 @@ class Trainer:
             tracker: Told each epoch.
             stop: When to stop.
         """
-        if tracker is not None:
-            for row in self.position.history:
-                tracker.log_epoch(row)
         while not self.finished:
             if self.position.epoch > self._config.epochs:
                 self._end_stage()
