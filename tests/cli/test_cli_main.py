@@ -37,6 +37,8 @@ def test_ctrl_c_while_solving_leaves_no_traceback(tmp_path: Path, delay_s: float
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell in the background starts its jobs deaf to interrupts, and so would the command be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 60
     while not output.with_name("out.parquet.partial").exists():
@@ -44,6 +46,9 @@ def test_ctrl_c_while_solving_leaves_no_traceback(tmp_path: Path, delay_s: float
         time.sleep(0.05)
     time.sleep(delay_s)
     os.killpg(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    try:
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert error == "polarvrp reference: interrupted\n"
