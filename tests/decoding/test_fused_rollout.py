@@ -193,7 +193,8 @@ def test_half_precision_stays_close():
 def test_replay_of_legal_and_illegal_tours(variants, num_customers):
     environment = Environment(mixed(variants[-2:], num_customers, 1))
     generator = torch.Generator().manual_seed(1)
-    legal, _ = random_walk(environment, 5, generator)
+    num_rows = 5 if num_customers < 10 else 3  # two programs or one
+    legal, _ = random_walk(environment, num_rows, generator)
     num_nodes = environment.num_depots + num_customers
     wild = torch.randint(0, num_nodes, legal.shape, generator=generator)
     swapped = legal.clone()
@@ -202,7 +203,7 @@ def test_replay_of_legal_and_illegal_tours(variants, num_customers):
     cost, is_legal, segments = fused_replay(environment, actions, 2, actions.shape[1] * actions.shape[2])
     expected = follow(environment, actions, num_free=2)
     assert torch.equal(is_legal, expected.legal)
-    assert is_legal[:, :5].all()
+    assert is_legal[:, :num_rows].all()
     assert not is_legal.all()
     assert torch.equal(cost, expected.cost)
     assert_same_decisions(segments, expected.moves, torch.ones_like(is_legal))
