@@ -31,6 +31,7 @@ from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.machine import device_name
 from polarvrp.model.cost import multiply_adds
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
@@ -131,7 +132,7 @@ def measure(
         "memory_gb": memory,
         "share_of_peak": work / seconds / peak,
         "inference_seconds": inference(policy, size, device, options),
-        "card": torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine(),
+        "card": device_name(device),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"),

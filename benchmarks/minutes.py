@@ -21,6 +21,7 @@ import torch
 
 from polarvrp.decoding.greedy import Decoding
 from polarvrp.evaluation.evaluate import evaluate_set
+from polarvrp.machine import device_name
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import compile_parts, has_bfloat16
 from polarvrp.model.registry import build_policy
@@ -29,7 +30,7 @@ from polarvrp.problem.sets import write_set
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.study import fingerprint, parse_train_spec
-from polarvrp.training.checkpoints import CheckpointStore
+from polarvrp.training.checkpoints import read_newest, weights_of
 from polarvrp.training.trainer import TrainJob, train
 
 VALIDATION_INSTANCES = 16
@@ -67,7 +68,7 @@ def main() -> None:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     table.to_parquet(options.output, index=False)
     print(table[["training_seconds", "epoch", "mean_gap_percent"]].round(3).to_string(index=False))
-    print(torch.cuda.get_device_name() if device.type == "cuda" else "CPU", torch.__version__)
+    print(device_name(device), torch.__version__)
 
 
 def parse() -> argparse.Namespace:
@@ -116,10 +117,9 @@ def standing(
     state: Path, spec: dict[str, Any], tests: list[Path], options: argparse.Namespace, device: torch.device
 ) -> dict[str, Any]:
     """Where the training stands and how far its tours are from the references."""
-    position, tensors = CheckpointStore(state / fingerprint(spec)).load()
+    position, tensors = read_newest(state / fingerprint(spec))
     policy = build_policy(parse_train_spec(spec)[0])
-    weights = {key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")}
-    policy.load_state_dict(weights)
+    policy.load_state_dict(weights_of(tensors))
     policy = policy.to(device).eval()
     if device.type == "cuda":
         compile_parts(policy)

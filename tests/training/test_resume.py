@@ -17,24 +17,9 @@ from polarvrp.cli.main import main
 from polarvrp.study import canonical, fingerprint
 from polarvrp.training import trainer as trainer_module
 from polarvrp.training.trainer import TrainJob, train
+from tiny_training import RUN, tiny_spec
 
-RUN = "polarnet-ple-polar-n8-s0"
-SPEC: dict[str, Any] = {
-    "code": 1,
-    "model": {"backbone": "polarnet", "encoder": "ple", "width": 32, "heads": 4, "layers": 2, "feedforward_width": 32},
-    "training": {
-        "paradigm": "polar",
-        "num_customers": 8,
-        "epochs": 4,
-        "instances_per_epoch": 22,
-        "batch_size": 4,
-        "learning_rate": 0.001,
-        "milestones": [2],
-        "refinement_start_epoch": 1,
-        "validation_instances": 2,
-        "precision": "float32",
-    },
-}
+SPEC = tiny_spec()
 
 
 @pytest.fixture(scope="module")

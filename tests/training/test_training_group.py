@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,22 +12,9 @@ from safetensors.torch import load_file
 
 from polarvrp.cli.main import main
 from polarvrp.study import canonical
+from tiny_training import RUN, tiny_spec
 
-RUN = "polarnet-ple-polar-n8-s0"
-SPEC: dict[str, Any] = {
-    "code": 1,
-    "model": {"backbone": "polarnet", "encoder": "ple", "width": 32, "heads": 4, "layers": 2, "feedforward_width": 32},
-    "training": {
-        "paradigm": "polar",
-        "num_customers": 8,
-        "epochs": 2,
-        "instances_per_epoch": 15,
-        "batch_size": 6,
-        "refinement_start_epoch": 1,
-        "validation_instances": 2,
-        "precision": "float32",
-    },
-}
+SPEC = tiny_spec(epochs=2, instances_per_epoch=15, batch_size=6, learning_rate=0.0003, milestones=[])
 
 
 def trained(folder: Path, validation: Path, launcher: list[str]) -> Path:

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from polarvrp.decoding.steps import ScoredSteps
-
 TILE = 64
 
 
@@ -113,17 +111,3 @@ def pack(segments: Segments, num_rows: int, num_actions: int, capacity: int) -> 
         num_rows=num_rows,
         num_actions=num_actions,
     )
-
-
-def pack_steps(steps: ScoredSteps, capacity: int) -> PackedDecisions:
-    """The decisions of :class:`ScoredSteps`, whose valid ones come first in each instance, as a flat table."""
-
-    segments = Segments(
-        count=steps.valid.sum(1, keepdim=True),
-        row=steps.row[:, None].to(torch.int32),
-        current=steps.current[:, None].to(torch.int32),
-        action=steps.action[:, None].to(torch.int32),
-        features=steps.features[:, None].to(torch.float32),
-        mask=steps.mask[:, None],
-    )
-    return pack(segments, steps.num_rows, steps.num_actions, capacity)

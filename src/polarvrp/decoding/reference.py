@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.rollout import Replay, Rollout, advance_once, follow, nothing_lost, walk
-from polarvrp.decoding.sampling import Sampler
+from polarvrp.decoding.rollout import Advance, Task, advance_once
 from polarvrp.decoding.steps import Moves
+from polarvrp.decoding.stepwise import StepwiseEngine
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
@@ -29,44 +29,10 @@ class WalkedTours:
     moves: Moves
 
 
-class ReferenceEngine:
+class ReferenceEngine(StepwiseEngine):
     """See :class:`polarvrp.decoding.engine.Engine`."""
 
     level = "reference"
-    capturable = False
-
-    def rollout(
-        self,
-        policy: Policy,
-        embeddings: Tensor,
-        environment: Environment,
-        starts: Tensor,
-        sampler: Sampler | None = None,
-        *,
-        greedy_last: bool = False,
-        record: bool = False,
-    ) -> Rollout:
-        """Build tours."""
-        with torch.no_grad():
-            cache = policy.cache(embeddings, environment.instances)
-        advance = advance_once(policy, cache, environment, sampler, greedy_last, record)
-        made = walk(environment, starts, advance, record)
-        decisions = None if made.moves is None else WalkedTours(environment, made.moves)
-        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, nothing_lost(made.cost))
-
-    def settle(self, environment: Environment, tours: Rollout) -> None:
-        """Nothing is ever lost."""
-
-    def fit(self) -> bool:
-        """There is nothing to adapt."""
-        return False
-
-    def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
-        """Follow given tours."""
-        made = follow(environment, actions, num_free)
-        assert made.moves is not None
-        decisions = WalkedTours(environment, made.moves)
-        return Replay(made.cost, made.legal, decisions, nothing_lost(made.cost))
 
     @torch.no_grad()
     def score(self, policy: Policy, embeddings: Tensor, instances: Instances[Tensor], decisions: WalkedTours) -> Tensor:
@@ -101,3 +67,9 @@ class ReferenceEngine:
             auxiliary = auxiliary + extra
             state = environment.step(state, action)
         return likelihood, auxiliary
+
+    def _advance(self, task: Task) -> Advance:
+        return advance_once(task)
+
+    def _decisions(self, environment: Environment, moves: Moves) -> WalkedTours:
+        return WalkedTours(environment, moves)

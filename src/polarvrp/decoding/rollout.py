@@ -83,6 +83,29 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What a rollout is asked to do.
+
+    Attributes:
+        policy: Gives the probabilities.
+        cache: Its cache of the instances.
+        environment: The instances.
+        num_rows: S.
+        sampler: Source of the samples; without one every row takes the most probable action.
+        greedy_last: Let the last row take the most probable actions while the others sample.
+        record: Keep all moves, not only the actions.
+    """
+
+    policy: Policy
+    cache: DecoderCache
+    environment: Environment
+    num_rows: int
+    sampler: Sampler | None
+    greedy_last: bool
+    record: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Advanced:
     """A few steps of a rollout.
 
@@ -125,33 +148,18 @@ def with_greedy_row(starts: Tensor) -> Tensor:
     return torch.cat((starts, starts.new_zeros(1, starts.shape[1])))
 
 
-def advance_once(
-    policy: Policy,
-    cache: DecoderCache,
-    environment: Environment,
-    sampler: Sampler | None,
-    greedy_last: bool,
-    record: bool,
-) -> Advance:
-    """The step of a rollout: decide, record, move.
-
-    Args:
-        policy: Gives the probabilities.
-        cache: Its cache of these instances.
-        environment: The instances.
-        sampler: Source of the samples; without one every row takes the most probable action.
-        greedy_last: Let the last row take the most probable actions while the others sample.
-        record: Keep all moves, not only the actions.
-    """
+def advance_once(task: Task) -> Advance:
+    """The step of a rollout: decide, record, move."""
+    environment = task.environment
 
     def advance(state: State) -> tuple[State, Advanced]:
         features = environment.features(state)
-        log_probs, _ = policy.log_probs(cache, state.current, features, state.mask)
-        action = _choose(log_probs, sampler, greedy_last)
+        log_probs, _ = task.policy.log_probs(task.cache, state.current, features, state.mask)
+        action = _choose(log_probs, task.sampler, task.greedy_last)
         action = torch.where(environment.all_served(state), state.depot, action)
         decided = is_decision(environment, state)
         gained = entries_of(log_probs, action).masked_fill(~decided, 0.0)
-        moves = Moves.of(state.current, features, state.mask, action, decided) if record else None
+        moves = Moves.of(state.current, features, state.mask, action, decided) if task.record else None
         return environment.step(state, action), Advanced(action[..., None], gained, moves)
 
     return advance

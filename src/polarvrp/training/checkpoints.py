@@ -120,12 +120,16 @@ def read_newest(folder: Path) -> tuple[Position, dict[str, Tensor]]:
     return Position(), {}
 
 
+def weights_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The model's own among the tensors of a checkpoint."""
+    return {key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")}
+
+
 def restore(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put the tensors of a checkpoint into ``model`` and ``optimizer``; nothing without tensors."""
     if not tensors:
         return
-    weights = {key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")}
-    model.load_state_dict(weights)
+    model.load_state_dict(weights_of(tensors))
     for name, parameter in model.named_parameters():
         for key in ("step", "exp_avg", "exp_avg_sq"):
             value = tensors.get(f"optimizer.{key}.{name}")

@@ -87,6 +87,7 @@ class Part:
         self._recipe, self._share = recipe, share
         self._sampling, self._noise = sampling, noise
         self.refinement: Refinement | None = None
+        self.found: Tensor | None = None
         self.sums: Tensor
 
     @property
@@ -159,7 +160,7 @@ class Part:
     def collect(self) -> None:
         """Wait for the cores; their tours arrive where those of the step before were."""
         found = self._pending.result().actions
-        if not hasattr(self, "found"):
+        if self.found is None:
             self.found = torch.empty_like(found, device=self._chosen.device)
         self.found.copy_(found, non_blocking=True)
 
@@ -169,6 +170,7 @@ class Part:
 
     def replay(self) -> None:
         """The found tours in the environment's eyes; those that are legal and shorter count."""
+        assert self.found is not None
         replayed = self._recipe.engine.replay(self.environment, self.found)
         accepted = replayed.legal & (replayed.cost < self._before)
         improvement = ((self._before - replayed.cost) / self._before).masked_fill(~accepted, 0.0)

@@ -49,6 +49,25 @@ def turn(features, cosine, sine, rows, num_rows, head_width: tl.constexpr, backw
     return tl.reshape(turned, (rows.shape[0], head_width)).to(features.dtype)
 
 
+@triton.jit
+def load_turned(
+    places,
+    cosine,
+    sine,
+    rows,
+    limit,
+    num_rows,
+    stride: tl.constexpr,
+    head_width: tl.constexpr,
+    rotated: tl.constexpr,
+):
+    """``load_rows``, turned by the rows' angles where rows have some."""
+    features = load_rows(places, rows, limit, stride, head_width)
+    if rotated:
+        features = turn(features, cosine, sine, rows, num_rows, head_width, False)
+    return features
+
+
 @triton.jit(do_not_specialize=CHANGING)
 def attention_forward(
     query_key_value,  # [S, T, 3, H, D]
@@ -75,15 +94,13 @@ def attention_forward(
     cosine += sequence % num_instances * num_rows * head_width
     sine += sequence % num_instances * num_rows * head_width
     columns = tl.arange(0, key_block)
-    keys = load_rows(query_key_value + width, columns, num_rows, 3 * width, head_width)
+    places = query_key_value + width
+    keys = load_turned(places, cosine, sine, columns, num_rows, num_rows, 3 * width, head_width, rotated)
     values = load_rows(query_key_value + 2 * width, columns, num_rows, 3 * width, head_width)
-    if rotated:
-        keys = turn(keys, cosine, sine, columns, num_rows, head_width, False)
     for block in range(key_block // query_block):
         rows = block * query_block + tl.arange(0, query_block)
-        queries = load_rows(query_key_value, rows, num_queries, 3 * width, head_width)
-        if rotated:
-            queries = turn(queries, cosine, sine, rows, num_rows, head_width, False)
+        places = query_key_value
+        queries = load_turned(places, cosine, sine, rows, num_queries, num_rows, 3 * width, head_width, rotated)
         scores = product(queries, tl.trans(keys)) * scale
         scores = tl.where((columns < num_rows)[None, :], scores, EXCLUDED)
         largest = tl.max(scores, 1)
@@ -122,17 +139,15 @@ def attention_backward(
     cosine += sequence % num_instances * num_rows * head_width
     sine += sequence % num_instances * num_rows * head_width
     columns = tl.arange(0, key_block)
-    keys = load_rows(query_key_value + width, columns, num_rows, 3 * width, head_width)
+    places = query_key_value + width
+    keys = load_turned(places, cosine, sine, columns, num_rows, num_rows, 3 * width, head_width, rotated)
     values = load_rows(query_key_value + 2 * width, columns, num_rows, 3 * width, head_width)
-    if rotated:
-        keys = turn(keys, cosine, sine, columns, num_rows, head_width, False)
     key_gradient = tl.zeros([key_block, head_width], tl.float32)
     value_gradient = tl.zeros([key_block, head_width], tl.float32)
     for block in range(key_block // query_block):
         rows = block * query_block + tl.arange(0, query_block)
-        queries = load_rows(query_key_value, rows, num_queries, 3 * width, head_width)
-        if rotated:
-            queries = turn(queries, cosine, sine, rows, num_rows, head_width, False)
+        places = query_key_value
+        queries = load_turned(places, cosine, sine, rows, num_queries, num_rows, 3 * width, head_width, rotated)
         outer = load_rows(upstream, rows, num_queries, width, head_width)
         scores = product(keys, tl.trans(queries)) * scale  # [keys, queries]
         scores = tl.where((columns < num_rows)[:, None], scores, EXCLUDED)
