@@ -5,7 +5,8 @@
 Mixed batches of the 16 training variants, from two starts: nearest neighbour tours, which refinement shortens much, and
 those tours after five rounds, where it finds next to nothing; tours of a trained policy lie in between. Stages are
 milliseconds of one core per tour: the model PyVRP needs, its search, and the exact check. Then tours a second through
-the worker processes, two halves of a batch in work at once as in training.
+the worker processes, two halves of a batch in work at once as in training. Last, what the local search in tensors
+(``refiner: gpu``) gains from the same tours: its mean, and the mean of the paired differences with its standard error.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 from unittest.mock import patch
 
@@ -27,11 +29,12 @@ from polarvrp.files import atomic_path
 from polarvrp.machine import processor_name
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import check_tour, measure_tour, nearest_neighbour
+from polarvrp.problem.tours import check_tour, flat_actions, measure_tour, nearest_neighbour
 from polarvrp.progress import progress
 from polarvrp.references.versions import pyvrp_version
 from polarvrp.tolerances import POLICY_TOLERANCE
 from polarvrp.training import descent
+from polarvrp.training.local_search import improve
 from polarvrp.training.refinement import Refiner
 
 ROUNDS = {"nearest neighbour": 0, "after five rounds": 5}
@@ -49,7 +52,7 @@ def main() -> int:
     table = pd.DataFrame(rows)
     with atomic_path(options.output) as temporary:
         table.to_parquet(temporary, index=False)
-    print(table.drop(columns=["cpu", "pyvrp", "python", "date"]).round(3).to_string(index=False))
+    print(table.drop(columns=["cpu", "pyvrp", "python", "date"]).round(3).T.to_string(header=False))
     print(f"{rows[0]['cpu']}, PyVRP {pyvrp_version()}")
     return 0
 
@@ -81,6 +84,7 @@ def row_of(size: int, start: str, refiner: Refiner, options: argparse.Namespace)
         "start": start,
         **min((stages(instances, tours) for _ in range(options.rounds)), key=lambda ms: ms["total_ms"]),
         "improvement_percent": sum(gains) / len(gains),
+        **in_tensors(instances, tours, before, gains),
         "improved_percent": 100 * sum(tour.improved for tour in found) / len(found),
         "workers": options.workers,
         "tours_per_second": rate,
@@ -88,6 +92,25 @@ def row_of(size: int, start: str, refiner: Refiner, options: argparse.Namespace)
         "pyvrp": pyvrp_version(),
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def in_tensors(
+    instances: Instances[NodeArrays], tours: Tours, before: list[float], gains: list[float]
+) -> dict[str, float]:
+    """Improvement by the local search in tensors, and how far it is above that of the processes, in percent."""
+    start_s = time.perf_counter()
+    found = improve(to_tensors(instances), pad_actions([[tour] for tour in tours], torch.device("cpu")))
+    seconds = time.perf_counter() - start_s
+    flat = [flat_actions(tour, 1) for tour in found[:, 0].tolist()]
+    costs = [check_tour(instances, index, tour, POLICY_TOLERANCE).cost for index, tour in enumerate(flat)]
+    own = [100 * (1 - after / cost) for after, cost in zip(costs, before, strict=True)]
+    above = [mine - theirs for mine, theirs in zip(own, gains, strict=True)]
+    return {
+        "tensors_improvement_percent": fmean(own),
+        "tensors_above_percent": fmean(above),
+        "standard_error_percent": stdev(above) / len(above) ** 0.5,
+        "tensors_seconds": seconds,
     }
 
 
