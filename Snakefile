@@ -2,8 +2,8 @@
 from snakemake.utils import min_version, validate
 
 from polarvrp.errors import exit_on_mistake
-from polarvrp.study import scale_file
-from polarvrp.study_config import StudyConfig
+from polarvrp.config.loading import scale_file
+from polarvrp.config.study import StudyConfig
 
 min_version("9.27")
 

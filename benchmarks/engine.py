@@ -24,13 +24,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from polarvrp.config import BACKBONES, ModelConfig, TrainConfig
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import LEVELS, Engine, make_engine
 from polarvrp.decoding.greedy import Decoding, solve_greedily
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.refinement import Refiner
 from polarvrp.machine import device_name
 from polarvrp.model.cost import multiply_adds
 from polarvrp.model.policy import Policy
@@ -42,7 +45,6 @@ from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.progress import progress
 from polarvrp.tolerances import POLICY_TOLERANCE
 from polarvrp.training.clock import PHASES
-from polarvrp.training.refinement import Refiner
 from polarvrp.training.step import TrainingStep
 from polarvrp.training.trainer import make_optimizer
 

@@ -19,12 +19,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from polarvrp.decoding import fused_rollout
-from polarvrp.decoding.kernels import rollout as kernels
-from polarvrp.decoding.kernels.memory import Scratch
-from polarvrp.decoding.kernels.pointer import Tables, Weights
-from polarvrp.decoding.kernels.rollout import Record, Tours
-from polarvrp.decoding.kernels.rules import Problem
+from polarvrp.decoding.fused import rollout as fused_rollout
+from polarvrp.decoding.fused.kernels import rollout as kernels
+from polarvrp.decoding.fused.kernels.memory import Scratch
+from polarvrp.decoding.fused.kernels.pointer import Tables, Weights
+from polarvrp.decoding.fused.kernels.rollout import Record, Tours
+from polarvrp.decoding.fused.kernels.rules import Problem
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 """Comes with Triton."""

@@ -29,7 +29,7 @@ from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.sets import write_set
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.references.published import published_costs
-from polarvrp.study import fingerprint, parse_train_spec
+from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import read_newest, weights_of
 from polarvrp.training.trainer import TrainJob, train
 

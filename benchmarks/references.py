@@ -21,9 +21,9 @@ from polarvrp.problem.numpy_generator import TEST_SEED, generate_arrays
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
 from polarvrp.references.published import PUBLISHED_SIZES, published_reference
-from polarvrp.references.rows import SolutionRow
-from polarvrp.references.solve import SOLVERS, InstanceTask, SolverSettings, solve_task
-from polarvrp.references.workers import TaskFailure, WorkerPool
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solvers.solve import SOLVERS, InstanceTask, SolverSettings, solve_task
+from polarvrp.workers import TaskFailure, WorkerPool
 
 SCHEMA = pa.schema(
     [

@@ -26,16 +26,16 @@ from pyvrp.search import LocalSearch
 
 from polarvrp.decoding.rollout import pad_actions
 from polarvrp.files import atomic_path
+from polarvrp.local_search import pyvrp_search
+from polarvrp.local_search.refinement import Refiner
+from polarvrp.local_search.tensor_search import improve
 from polarvrp.machine import processor_name
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_actions, measure_tour, nearest_neighbour
 from polarvrp.progress import progress
-from polarvrp.references.versions import pyvrp_version
+from polarvrp.solvers.versions import pyvrp_version
 from polarvrp.tolerances import POLICY_TOLERANCE
-from polarvrp.training import descent
-from polarvrp.training.local_search import improve
-from polarvrp.training.refinement import Refiner
 
 ROUNDS = {"nearest neighbour": 0, "after five rounds": 5}
 MILLISECONDS = 1e3
@@ -119,12 +119,12 @@ def stages(instances: Instances[NodeArrays], tours: Tours) -> dict[str, float]:
     spent: Counter[str] = Counter()
     with (
         patch.object(LocalSearch, "__call__", timed("search", LocalSearch.__call__, spent)),
-        patch.object(descent, "check_tour", timed("check", check_tour, spent)),
-        patch.object(descent, "measure_tour", timed("check", measure_tour, spent)),
+        patch.object(pyvrp_search, "check_tour", timed("check", check_tour, spent)),
+        patch.object(pyvrp_search, "measure_tour", timed("check", measure_tour, spent)),
     ):
         start_s = time.process_time()
         for index, tour in enumerate(tours):
-            descent.refine_tours(instances, index, [tour], [index])
+            pyvrp_search.refine_tours(instances, index, [tour], [index])
         total = time.process_time() - start_s
     each = {stage: MILLISECONDS * spent[stage] / len(tours) for stage in ("search", "check")}
     total_ms = MILLISECONDS * total / len(tours)

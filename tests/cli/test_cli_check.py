@@ -14,7 +14,7 @@ from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, nearest_neighbour, routes_to_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
-from polarvrp.references.solutions import SolutionRow, read_solutions, write_solutions
+from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solutions
 
 
 class Case:

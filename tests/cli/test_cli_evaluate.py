@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from polarvrp.cli.main import main
-from polarvrp.config import ModelConfig
+from polarvrp.config.model import ModelConfig
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.datasets import read_arrays, write_arrays
-from polarvrp.references.solutions import read_solutions
+from polarvrp.solutions.solutions import read_solutions
 
 RUN = "polarnet-shared-po-n8-s0"
 

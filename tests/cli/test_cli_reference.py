@@ -11,7 +11,7 @@ from polarvrp.problem.datasets import read_instances, write_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.references.solutions import read_solutions, solution_rows
+from polarvrp.solutions.solutions import read_solutions, solution_rows
 
 SOLVE = ["--solver", "pyvrp", "--seconds", "20", "--iterations", "20"]
 

@@ -3,8 +3,8 @@
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.results_folder import ResultsFolder
 from polarvrp.cli.main import main
-from results_folder import ResultsFolder
 
 RUN = "polarnet-ple-polar-n10-s0"
 

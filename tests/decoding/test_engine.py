@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from model_samples import mixed, shaken
-from polarvrp.config import ModelConfig, TrainConfig
+from helpers.model_samples import mixed, shaken
+from polarvrp.config.model import ModelConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import Engine, make_engine
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import NoRoomError, Rollout, multi_start, with_greedy_row
@@ -36,7 +37,7 @@ from polarvrp.training import step as step_module
 from polarvrp.training.plan import Plan
 from polarvrp.training.step import TrainingStep
 
-fused = pytest.importorskip("polarvrp.decoding.fused")
+fused = pytest.importorskip("polarvrp.decoding.fused.engine")
 TINY = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
 FULL = ModelConfig()
 INTERPRETED = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter serves where there is no GPU")
@@ -159,7 +160,7 @@ def config_of(paradigm: str, size: int, batch: int, **changes: Any) -> TrainConf
 
 
 def step_of(policy: Policy, config: TrainConfig, engine: str = "fused") -> TrainingStep:
-    from polarvrp.training.refinement import Refiner
+    from polarvrp.local_search.refinement import Refiner
     from polarvrp.training.trainer import make_optimizer
 
     device = next(policy.parameters()).device
@@ -286,14 +287,13 @@ def test_graphed_steps_of_a_rollout_equal_single_ones(backbone: str, encoder: st
 def test_the_level_is_chosen_by_network_size_and_device() -> None:
     policy = policy_on(TINY, "cpu")
     assert make_engine(policy, 7).level == "parallel"
-    assert make_engine(policy, 7, "reference").level == "reference"
     assert make_engine(policy, 7, "fused").level == "fused"
     with pytest.raises(ConfigError, match="up to 128 nodes, not 200; use engine parallel"):
         make_engine(policy, 200, "fused")
     mixture = build_policy(replace(TINY, backbone="mvmoe", encoder="shared"), 0)
     with pytest.raises(ConfigError, match="MixtureOutput; use engine parallel"):
         make_engine(mixture, 7, "fused")
-    with pytest.raises(ConfigError, match="engine must be one of auto, reference, parallel, fused, got 'fast'"):
+    with pytest.raises(ConfigError, match="engine must be one of auto, parallel, fused, got 'fast'"):
         make_engine(policy, 7, "fast")
 
 

@@ -8,9 +8,10 @@ import torch
 
 pytest.importorskip("triton")
 
-from model_samples import mixed, policy_of, sample, shaken
-from polarvrp.decoding.fused_rollout import ROWS, fused_replay, fused_rollout, supports
-from polarvrp.decoding.packing import TILE, pack
+from helpers.model_samples import mixed, policy_of, sample, shaken
+from helpers.walks import random_walk
+from polarvrp.decoding.fused.packing import TILE, pack
+from polarvrp.decoding.fused.rollout import ROWS, fused_replay, fused_rollout, supports
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import follow, multi_start, pad_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
@@ -21,7 +22,6 @@ from polarvrp.model.linear import Linear
 from polarvrp.problem.instances import to_arrays
 from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.tolerances import POLICY_TOLERANCE
-from walks import random_walk
 
 # With a GPU kernels are compiled and take no tensors of main memory; test_engine.py puts them to the test there.
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter serves where there is no GPU")

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
-from polarvrp.config import ModelConfig
+from helpers.kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
+from polarvrp.config.model import ModelConfig
+from polarvrp.decoding.fused.packing import TILE, PackedDecisions, Segments, pack
 from polarvrp.decoding.masks import mask_words
-from polarvrp.decoding.packing import TILE, PackedDecisions, Segments, pack
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start
 from polarvrp.decoding.sampling import Sampler
@@ -27,9 +27,10 @@ from polarvrp.problem.variants import parse_variant
 
 pytest.importorskip("triton")
 
-from polarvrp.decoding import fused_scoring, packed_attention
-from polarvrp.decoding.fused_scoring import fused_score, fused_score_gradient
-from polarvrp.decoding.kernels import scoring as kernels
+from polarvrp.decoding.fused import packed_attention
+from polarvrp.decoding.fused import scoring as fused_scoring
+from polarvrp.decoding.fused.kernels import scoring as kernels
+from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}

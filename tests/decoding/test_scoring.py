@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from polarvrp.config import ModelConfig
+from helpers.stepwise_oracle import ReferenceEngine
+from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import scoring
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.reference import ReferenceEngine
 from polarvrp.decoding.rollout import multi_start, pad_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment

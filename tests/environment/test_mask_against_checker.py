@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from helpers.walks import follow, random_walk
 from polarvrp.environment.environment import Environment
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
@@ -12,7 +13,6 @@ from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, flat_actions, routes_to_actions
 from polarvrp.problem.variants import VARIANTS, parse_variant
 from polarvrp.tolerances import LOAD_TOLERANCE, POLICY_TOLERANCE
-from walks import follow, random_walk
 
 NUM_INSTANCES, NUM_ROWS = 12, 16
 

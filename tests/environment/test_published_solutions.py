@@ -7,12 +7,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from helpers.walks import follow
 from polarvrp.environment.environment import Environment
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.variants import VARIANTS, parse_variant
-from walks import follow
 
 SOLVERS = ("pyvrp", "ortools")
 

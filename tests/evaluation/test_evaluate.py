@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from polarvrp.config import ModelConfig
+from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import greedy
 from polarvrp.decoding.greedy import Decoding
 from polarvrp.evaluation.evaluate import evaluate_set

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from polarvrp.config import ModelConfig
+from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.greedy import Decoding
 from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
 from polarvrp.model.registry import build_policy

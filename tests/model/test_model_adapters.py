@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model_samples import policy_of, sample, shaken
+from helpers.model_samples import policy_of, sample, shaken
 from polarvrp.errors import CheckpointMismatchError
 from polarvrp.model.adapters import EXPERT_FLAGS, AdaptedLinear, AdaptedNorm, adapters, mix, specialize
 from polarvrp.model.linear import Linear

@@ -2,7 +2,8 @@
 
 import pytest
 
-from polarvrp.config import BACKBONES, ModelConfig
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
 from polarvrp.model.adapters import mix, specialize
 from polarvrp.model.cost import parameter_counts
 from polarvrp.model.registry import available, build_policy

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from model_samples import policy_of, sample, shaken
+from helpers.model_samples import policy_of, sample, shaken
 from polarvrp.model.attention import sparse_attention, sparse_weights
 
 

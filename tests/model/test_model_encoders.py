@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from model_samples import mixed, policy_of, queries, sample, shaken
+from helpers.model_samples import mixed, policy_of, queries, sample, shaken
 from polarvrp.model.linear import Linear
 from polarvrp.model.registry import available
 from polarvrp.problem.variants import VARIANTS

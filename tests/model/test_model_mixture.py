@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from model_samples import policy_of, queries, sample, shaken
+from helpers.model_samples import policy_of, queries, sample, shaken
 from polarvrp.errors import ConfigError
 from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput, Router
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from model_samples import SMALL, sample
-from polarvrp.config import BACKBONES, ModelConfig
+from helpers.model_samples import SMALL, sample
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
 from polarvrp.errors import ConfigError
 from polarvrp.model import registry
 from polarvrp.model.conditioning import Conditioning
@@ -139,7 +140,7 @@ def test_initial_weights_depend_on_the_seed_alone():
 
 def test_names_recipes_and_architectures_need_no_torch():
     code = (
-        "import sys, polarvrp.model.registry as r, polarvrp.recipes, polarvrp.cli.describe\n"
+        "import sys, polarvrp.model.registry as r, polarvrp.config.recipes, polarvrp.cli.describe\n"
         "assert r.available() and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

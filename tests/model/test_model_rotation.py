@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from model_samples import policy_of, sample
+from helpers.model_samples import policy_of, sample
 from polarvrp.model.rotation import rotate, rotation_of
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from model_samples import SMALL, policy_of, sample
-from polarvrp.config import ModelConfig
+from helpers.model_samples import SMALL, policy_of, sample
+from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.model.registry import available
 from polarvrp.model.saving import load_policy, save_policy

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
+from helpers.kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
 from polarvrp.model import attention as attention_module
 from polarvrp.model import short_attention as short_attention_module
 from polarvrp.model.attention import Attention

@@ -2,7 +2,7 @@
 
 import pytest
 
-from results_folder import ResultsFolder
+from helpers.results_folder import ResultsFolder
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from polarvrp.config.study import EXPERIMENTS
 from polarvrp.errors import ConfigError
-from polarvrp.study_config import EXPERIMENTS
 from polarvrp.tables.build import FORMATS, build_tables
 from polarvrp.tables.registry import TABLES
 from polarvrp.tables.sources import MissingResultsError, Results

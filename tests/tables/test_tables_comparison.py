@@ -2,7 +2,7 @@
 
 import pytest
 
-from polarvrp.config import GRID_BACKBONES
+from polarvrp.catalog.backbones import GRID_BACKBONES
 from polarvrp.tables.comparison import paper_comparison
 from polarvrp.tables.gap_tables import in_distribution, set_x, zero_shot
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_TABLES, ZERO_SHOT_ORDER, read_paper

@@ -2,12 +2,12 @@
 
 import pytest
 
-from polarvrp.config import GRID_BACKBONES
+from helpers.results_folder import ResultsFolder
+from polarvrp.catalog.backbones import GRID_BACKBONES
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.figures import FIGURES, draw_figures, encoder_settings, in_distribution, training_curves
 from polarvrp.tables.sources import MissingResultsError, Results
-from results_folder import ResultsFolder
 
 RUN = "polarnet-ple-polar-n10-s0"
 

@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from polarvrp.config import MAIN_METHODS
+from polarvrp.catalog.methods import MAIN_METHODS
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, ZERO_SHOT_VARIANTS
 from polarvrp.tables.paper import (

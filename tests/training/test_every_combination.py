@@ -6,14 +6,16 @@ from functools import partial
 import pytest
 import torch
 
-from model_samples import mixed
-from polarvrp.config import BACKBONES, ModelConfig
+from helpers.model_samples import mixed
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import Replay, multi_start, pad_actions
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.scoring import score, score_gradient
 from polarvrp.decoding.steps import ScoredSteps
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import Instances, to_arrays
@@ -21,7 +23,6 @@ from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
-from polarvrp.training.refinement import Refiner
 
 PAIRS = [(backbone, encoder) for backbone, encoders in BACKBONES.items() for encoder in encoders]
 SIZE, BATCH, STEPS = 10, 8, 50

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
+from helpers.tiny_training import RUN, tiny_spec
 from polarvrp.cli.main import main
-from polarvrp.study import canonical, fingerprint
+from polarvrp.study.specs import canonical, fingerprint
 from polarvrp.training import trainer as trainer_module
 from polarvrp.training.trainer import TrainJob, train
-from tiny_training import RUN, tiny_spec
 
 SPEC = tiny_spec()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from polarvrp.config import TrainConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate, refines
 
 PAPER = TrainConfig(paradigm="polar", num_customers=50)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers.tiny_training import RUN, tiny_spec
 from polarvrp.cli.main import main
-from polarvrp.study import canonical
-from tiny_training import RUN, tiny_spec
+from polarvrp.study.specs import canonical
 
 SPEC = tiny_spec(epochs=2, instances_per_epoch=15, batch_size=6, learning_rate=0.0003, milestones=[])
 

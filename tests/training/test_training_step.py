@@ -5,11 +5,13 @@ from functools import partial
 import pytest
 import torch
 
-from polarvrp.config import ModelConfig, TrainConfig
+from polarvrp.config.model import ModelConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.torch_generator import generate_batch
@@ -17,7 +19,6 @@ from polarvrp.training import step as step_module
 from polarvrp.training.group import Group
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
 from polarvrp.training.part import Part, Recipe
-from polarvrp.training.refinement import Refiner
 from polarvrp.training.step import TrainingStep
 
 SMALL = ModelConfig(width=32, heads=4, layers=2, feedforward_width=64)

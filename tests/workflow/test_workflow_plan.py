@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polarvrp.study_config import EXPERIMENTS
+from polarvrp.config.study import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
 

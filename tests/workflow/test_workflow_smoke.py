@@ -14,8 +14,10 @@ import yaml
 from safetensors.numpy import load_file
 
 from polarvrp.cli.main import main
-from polarvrp.study import fingerprint, load_study, parse_run, train_spec
-from polarvrp.study_config import StudyConfig
+from polarvrp.config.loading import load_study
+from polarvrp.config.study import StudyConfig
+from polarvrp.study.runs import parse_run
+from polarvrp.study.specs import fingerprint, train_spec
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "config" / "tiny.yaml"

@@ -2,10 +2,10 @@
 from functools import partial
 from pathlib import Path
 
-from polarvrp import experiments
-from polarvrp import study as jobs
+from polarvrp.study import experiments
+from polarvrp.study import specs as jobs
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.study_config import EXPERIMENTS, GRIDS, SWEEPS
+from polarvrp.config.study import EXPERIMENTS, GRIDS, SWEEPS
 
 DATASET = "results/datasets/{split}/{variant}-n{n}.npz"
 REFERENCE = "results/references/{split}/{solver}/{variant}-n{n}.parquet"

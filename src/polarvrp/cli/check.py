@@ -8,7 +8,7 @@ from polarvrp.errors import ConfigError, InfeasibleTourError
 from polarvrp.tolerances import COST_TOLERANCE
 
 if TYPE_CHECKING:
-    from polarvrp.references.checking import Verdict
+    from polarvrp.solutions.checking import Verdict
 
 SHOWN_ROWS = 10
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Check and print; 0 if all is well, 1 if a solution is infeasible or its cost wrong."""
     if options.instances.suffix == ".npz" or options.instances == SET_X:
-        from polarvrp.references.checking import check_set, check_set_x
+        from polarvrp.solutions.checking import check_set, check_set_x
 
         if options.distances is not None:
             raise ConfigError("--distances is for library files; files of solutions say what they hold")

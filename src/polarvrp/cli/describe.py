@@ -5,7 +5,8 @@ import dataclasses
 import json
 from typing import Any
 
-from polarvrp.config import BACKBONES, ModelConfig
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.evaluation.evaluate import evaluate_set, warm_up
     from polarvrp.evaluation.models import load_trained
     from polarvrp.progress import progress
-    from polarvrp.references.solutions import write_solutions
+    from polarvrp.solutions.solutions import write_solutions
 
     trained = load_trained(options.model, options.run, options.fingerprint)
     decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls, engine=options.engine)

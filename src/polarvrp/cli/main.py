@@ -12,8 +12,6 @@ COMMANDS = {
     "generate": "write a test or validation set",
     "reference": "solve a set with PyVRP or OR-Tools",
     "train": "train one run, or go on with it",
-    "export-state": "write the state of a training as a folder of small files",
-    "import-state": "go on with a training that another machine exported",
     "evaluate": "solve a set with a trained policy",
     "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
     "check": "verify stored solutions exactly",

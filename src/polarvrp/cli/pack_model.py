@@ -13,12 +13,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    from polarvrp.study import parse_run
+    from polarvrp.study.runs import parse_run
 
     run = parse_run(options.run)
 
     from polarvrp.evaluation import shipped
-    from polarvrp.evaluation.packing import pack_model
+    from polarvrp.release.packing import pack_model
 
     folder = pack_model(run, options.results, options.output or shipped.SHIPPED)
     files = [path for path in folder.rglob("*") if path.is_file()]

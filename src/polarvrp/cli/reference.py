@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command; instances without a solution are reported and do not make it fail."""
     from polarvrp.problem.datasets import read_instances
-    from polarvrp.references.best_known import write_best_known
-    from polarvrp.references.solutions import merge_solutions, read_solutions
+    from polarvrp.solutions.best_known import write_best_known
+    from polarvrp.solutions.solutions import merge_solutions, read_solutions
 
     _require_no_solving(options)
     if options.merge:
@@ -64,9 +64,9 @@ def _require_no_solving(options: argparse.Namespace) -> None:
 
 def _solve(options: argparse.Namespace) -> None:
     from polarvrp.problem.datasets import read_instances
-    from polarvrp.references.best_known import read_warm_starts
     from polarvrp.references.chunks import solve_chunk
-    from polarvrp.references.solve import SolverSettings
+    from polarvrp.solutions.best_known import read_warm_starts
+    from polarvrp.solvers.solve import SolverSettings
 
     if options.solver is None or options.seconds is None:
         raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from polarvrp.errors import ConfigError
 
 if TYPE_CHECKING:
-    from polarvrp.study import RunSpec
-    from polarvrp.study_config import StudyConfig
+    from polarvrp.config.study import StudyConfig
+    from polarvrp.study.runs import RunSpec
 
 
 def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,8 @@ def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[
     Raises:
         ConfigError: If it is unreadable, or trains something else than the run's name says.
     """
-    from polarvrp.study import load_study, train_spec
+    from polarvrp.config.loading import load_study
+    from polarvrp.study.specs import train_spec
 
     if options.spec is None:
         study = load_study(options.configfile)
@@ -41,7 +42,7 @@ def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[
 
 def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
     """Refuse a specification that trains something else than the run's name says."""
-    from polarvrp.study import parse_train_spec, trained_on
+    from polarvrp.study.specs import parse_train_spec, trained_on
 
     model, training = parse_train_spec(spec)
     names = ("backbone", "encoder", "paradigm", "num_customers", "variants", "seed")

@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     from polarvrp.errors import ConfigError, DataError
-    from polarvrp.study import parse_run
-    from polarvrp.tracking import has_key, read_training, replay
+    from polarvrp.study.runs import parse_run
+    from polarvrp.training.tracking import has_key, read_training, replay
 
     models = options.results / "models"
     runs = options.runs or sorted(path.parent.name for path in models.glob("*/history.parquet"))

@@ -13,8 +13,8 @@ from polarvrp.cli.specification import add_specification_arguments, read_specifi
 from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from polarvrp.study import RunSpec
-    from polarvrp.study_config import StudyConfig
+    from polarvrp.config.study import StudyConfig
+    from polarvrp.study.runs import RunSpec
 
 EXIT_RESUMABLE = 75
 RESULTS = Path("results")
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    from polarvrp.study import parse_run
+    from polarvrp.study.runs import parse_run
 
     run = parse_run(options.run)
     _require_time(options.max_seconds)
@@ -51,7 +51,6 @@ def execute(options: argparse.Namespace) -> int:
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {workers}")
 
-    from polarvrp.training.portable import write_specification
     from polarvrp.training.trainer import TrainJob, train
 
     output = options.output or RESULTS / "models" / run.name / "weights.safetensors"
@@ -66,7 +65,6 @@ def execute(options: argparse.Namespace) -> int:
         max_seconds=options.max_seconds,
         engine=options.engine,
     )
-    write_specification(job.state, spec)
     return 0 if train(job) else EXIT_RESUMABLE
 
 

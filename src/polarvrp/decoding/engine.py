@@ -1,9 +1,8 @@
-"""Three ways to compute the same rollouts and gradients, behind one interface.
+"""Two ways to compute the same rollouts and gradients, behind one interface.
 
 =============  =====================================================  ==============================================
 level          how                                                    where
 =============  =====================================================  ==============================================
-``reference``  step by step; gradients through a graph of all steps   the oracle of tests, any precision
 ``parallel``   steps batched over all tours; all decisions scored in  every network, CPU and GPU, any size
                one pass with gradients
 ``fused``      one kernel walks to the end of all tours; kernels      plain, gated and ReLD pointer decoders on a GPU
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor
 
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.reference import ReferenceEngine
 from polarvrp.decoding.rollout import Decisions, Replay, Rollout
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
@@ -26,14 +24,14 @@ from polarvrp.errors import ConfigError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 
-LEVELS = ("auto", "reference", "parallel", "fused")
+LEVELS = ("auto", "parallel", "fused")
 
 
 class Engine(Protocol):
     """What trainer and evaluator know of a level.
 
     Attributes:
-        level: ``reference``, ``parallel`` or ``fused``.
+        level: ``parallel`` or ``fused``.
         capturable: Whether no shape depends on values and nothing waits for the device, so that calls can be
             captured in a CUDA graph; results are then judged by ``settle``.
     """
@@ -133,13 +131,11 @@ def make_engine(policy: Policy, num_nodes: int, level: str = "auto", *, bfloat16
     """
     if level not in LEVELS:
         raise ConfigError(f"engine must be one of {', '.join(LEVELS)}, got {level!r}")
-    if level == "reference":
-        return ReferenceEngine()
     on_gpu = next(policy.parameters()).device.type == "cuda"
     if level == "fused" or (level == "auto" and on_gpu and bfloat16):
         obstacle = fused_obstacle(policy, num_nodes)
         if obstacle is None:
-            from polarvrp.decoding.fused import FusedEngine
+            from polarvrp.decoding.fused.engine import FusedEngine
 
             engine: Engine = FusedEngine()
             return engine
@@ -152,7 +148,7 @@ def fused_obstacle(policy: Policy, num_nodes: int) -> str | None:
     """Why the fused level cannot serve these, or ``None``."""
     if find_spec("triton") is None:
         return "triton is not installed"
-    from polarvrp.decoding import fused_rollout
+    from polarvrp.decoding.fused import rollout as fused_rollout
 
     if next(policy.parameters()).device.type != "cuda" and not fused_rollout.interpreted():
         return f"it needs a CUDA device, not {next(policy.parameters()).device}"

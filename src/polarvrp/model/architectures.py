@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from polarvrp.config import ModelConfig
+from polarvrp.config.model import ModelConfig
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import FLAG_NAMES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from polarvrp.config import ModelConfig
+from polarvrp.config.model import ModelConfig
 from polarvrp.model.adapters import add_adapters
 from polarvrp.model.architectures import Architecture, BlockParts
 from polarvrp.model.attention import Attention

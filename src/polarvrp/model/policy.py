@@ -6,7 +6,7 @@ Shape legend: B instances, N nodes, M queries an instance, d features, κ task e
 import torch
 from torch import Tensor, nn
 
-from polarvrp.config import ModelConfig
+from polarvrp.config.model import ModelConfig
 from polarvrp.model.conditioning import Conditioning
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.embedding import NodeEmbedding

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polarvrp.config import BACKBONES, ENTRY_POINT_GROUP, ModelConfig
+from polarvrp.catalog.backbones import BACKBONES, ENTRY_POINT_GROUP
+from polarvrp.config.model import ModelConfig
 from polarvrp.errors import ConfigError
 from polarvrp.model.architectures import architecture_of
 

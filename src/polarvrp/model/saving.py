@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from polarvrp import __version__
-from polarvrp.config import BACKBONES, ModelConfig
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, ConfigError, DataError
 from polarvrp.files import atomic_path
 from polarvrp.model.architectures import architecture_of

@@ -20,10 +20,10 @@ from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.progress import progress
 from polarvrp.references.partial import PartialFile, StoredRow
-from polarvrp.references.rows import SolutionRow
-from polarvrp.references.solutions import provenance, read_solutions, solution_rows, write_solutions
-from polarvrp.references.solve import InstanceTask, SolverSettings, solve_task, solver_version
-from polarvrp.references.workers import TaskFailure, WorkerPool
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows, write_solutions
+from polarvrp.solvers.solve import InstanceTask, SolverSettings, solve_task, solver_version
+from polarvrp.workers import TaskFailure, WorkerPool
 
 logger = logging.getLogger(__name__)
 

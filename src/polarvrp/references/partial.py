@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from polarvrp.errors import DataError
-from polarvrp.references.rows import SolutionRow
+from polarvrp.solutions.rows import SolutionRow
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from polarvrp import __version__
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import atomic_path, with_provenance, write_text
-from polarvrp.study import TABLE_CODE_VERSION, parse_run
+from polarvrp.study.runs import parse_run
+from polarvrp.study.specs import TABLE_CODE_VERSION
 from polarvrp.tables.gap_tables import Row
 from polarvrp.tables.registry import TABLES, TableKind
 from polarvrp.tables.sheets import to_latex, to_markdown

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from polarvrp.config import PARADIGMS
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.tables.gap_tables import Row, stem_of
 from polarvrp.tables.paper import (
     IN_DISTRIBUTION_ORDER,

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from polarvrp.config import GRID_BACKBONES
+from polarvrp.catalog.backbones import GRID_BACKBONES
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import atomic_path
 from polarvrp.tables.comparison import average_over, seed_means

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from polarvrp.config import ENCODERS, GRID_BACKBONES, PARADIGMS
+from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.tables.gap_tables import seed_of, stem_of
 from polarvrp.tables.paper import METHODS, PAPER_SCALE, TRAINING_COST_METHODS
 from polarvrp.tables.sheets import MISSING, Cell

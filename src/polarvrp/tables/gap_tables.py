@@ -7,7 +7,7 @@ from typing import Any
 
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
-from polarvrp.study import RunSpec
+from polarvrp.study.runs import RunSpec
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, METHODS, PAPER_SCALE, ZERO_SHOT_ORDER
 from polarvrp.tables.sources import SOLVERS, Costs, InstanceSet, Reference, Results, published
 

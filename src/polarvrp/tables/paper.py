@@ -5,7 +5,7 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
-from polarvrp.config import MAIN_METHODS
+from polarvrp.catalog.methods import MAIN_METHODS
 from polarvrp.errors import ConfigError
 
 PAPER_SCALE = "paper"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from polarvrp.config import GRID_BACKBONES
+from polarvrp.catalog.backbones import GRID_BACKBONES
 from polarvrp.tables.comparison import AVERAGE, average_over
 from polarvrp.tables.formats import (
     BACKBONE_LABELS,

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import PUBLISHED_SIZES, published_costs
-from polarvrp.references.solutions import read_solutions
-from polarvrp.study import RunSpec, parse_run
+from polarvrp.solutions.solutions import read_solutions
+from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.paper import PAPER_SCALE
 
 SOLVERS = ("pyvrp", "ortools")

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from polarvrp.config import ENCODERS, GRID_BACKBONES, MAIN_METHODS, PARADIGMS
-from polarvrp.study import RunSpec
+from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.methods import MAIN_METHODS
+from polarvrp.catalog.paradigms import PARADIGMS
+from polarvrp.study.runs import RunSpec
 from polarvrp.tables.gap_tables import Row, run_gaps, variant_rank
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, TRAINING_COST_METHODS
 from polarvrp.tables.sources import Results

@@ -13,7 +13,8 @@ from polarvrp.files import write_text
 from polarvrp.machine import device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.saving import save_policy
-from polarvrp.study import fingerprint, parse_run, parse_train_spec
+from polarvrp.study.runs import parse_run
+from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import Position
 from polarvrp.training.history import write_history
 

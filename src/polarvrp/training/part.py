@@ -11,19 +11,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polarvrp.config import TrainConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import Engine
 from polarvrp.decoding.rollout import Decisions, Replay, multi_start, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.refinement import Refiner
+from polarvrp.local_search.tensor_search import improve
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import Share
-from polarvrp.training.local_search import improve
 from polarvrp.training.objectives import Objective, loss_and_coefficients, mean_of_legal
-from polarvrp.training.refinement import Refiner
 from polarvrp.training.rewards import RewardNormalizer
 
 SUMS = ("instances", "loss", "sampled_cost", "best_cost", "greedy_cost", "refined_tours", "refinement_improvement")

@@ -1,6 +1,6 @@
 """What changes during a training, as functions of the epoch alone, so that a run can stop and go on anywhere."""
 
-from polarvrp.config import TrainConfig
+from polarvrp.config.training import TrainConfig
 
 
 def learning_rate(config: TrainConfig, epoch: int) -> float:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from polarvrp.config import ModelConfig, TrainConfig
+from polarvrp.config.model import ModelConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.model.adapters import mix, specialize
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy

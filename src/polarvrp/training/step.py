@@ -11,9 +11,10 @@ from typing import TypeAlias
 
 import torch
 
-from polarvrp.config import TrainConfig
+from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.rollout import NoRoomError
+from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.torch_generator import draw_variants, generate_batch
 from polarvrp.problem.variants import VARIANTS
@@ -22,7 +23,6 @@ from polarvrp.training.group import SINGLE, Group, flatten, unflatten
 from polarvrp.training.objectives import preference, reinforce
 from polarvrp.training.part import SUMS, Part, Recipe
 from polarvrp.training.plan import Plan
-from polarvrp.training.refinement import Refiner
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refines
 

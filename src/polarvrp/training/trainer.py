@@ -19,21 +19,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polarvrp.config import TrainConfig
+from polarvrp.config.training import TrainConfig
+from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
 from polarvrp.progress import progress
-from polarvrp.study import fingerprint, parse_train_spec
-from polarvrp.tracking import Tracker, open_tracker
+from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import CheckpointStore, Position, restore
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
 from polarvrp.training.outputs import write_outputs
-from polarvrp.training.refinement import Refiner
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate
 from polarvrp.training.stages import StageNetworks
 from polarvrp.training.step import TrainingStep
+from polarvrp.training.tracking import Tracker, open_tracker
 from polarvrp.training.validation import Validation
 
 logger = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.tours import nearest_neighbour
 from polarvrp.seeds import derive_seed
-from polarvrp.training.refinement import Refiner
 
 
 class Validation:

@@ -1,0 +1,1 @@
+"""One record a thing: backbones, encoders, paradigms, methods and experiments; imports nothing heavy."""

@@ -1,0 +1,3 @@
+"""Encoders that a backbone can have."""
+
+ENCODERS = ("shared", "deep", "ple")

@@ -1,0 +1,3 @@
+"""Training paradigms."""
+
+PARADIGMS = ("rl", "po", "polar")

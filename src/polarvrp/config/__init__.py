@@ -1,0 +1,1 @@
+"""What a user writes: the study, its networks and trainings, checked when they are read."""

@@ -1,0 +1,63 @@
+"""From configuration files to the study, merged as the workflow merges them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from polarvrp.config.study import SCALES, StudyConfig
+from polarvrp.errors import ConfigError
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Content of a YAML file of keys and values.
+
+    Raises:
+        ConfigError: If the file is missing, unreadable or holds anything else.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist; run from the project's folder or name another file") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is no readable YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold keys and values, got {content!r}")
+    return content
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``over``, section by section."""
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def scale_file(config: Mapping[str, Any]) -> str:
+    """Path of the scale's file, below the folder of ``config.yaml``.
+
+    Raises:
+        ConfigError: If there is no such scale.
+    """
+    scale = config.get("scale")
+    if scale not in SCALES:
+        raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+    return f"scales/{scale}.yaml"
+
+
+def load_study(overrides: Path | None = None, folder: Path = Path("config")) -> StudyConfig:
+    """The study of the configuration files, merged as the workflow merges them.
+
+    Args:
+        overrides: A user's own file; its values win over both others, and its ``scale`` chooses the second.
+        folder: Holds ``config.yaml`` and ``scales/``.
+
+    Raises:
+        ConfigError: If a file is missing or no YAML mapping, or a value is unknown, missing or contradictory.
+    """
+    own = {} if overrides is None else read_yaml(overrides)
+    config = merge(read_yaml(folder / "config.yaml"), own)
+    return StudyConfig.from_mapping(merge(merge(config, read_yaml(folder / scale_file(config))), own))

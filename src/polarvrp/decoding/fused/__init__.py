@@ -1,0 +1,1 @@
+"""The level of the engine that computes rollouts and gradients by kernels of its own."""

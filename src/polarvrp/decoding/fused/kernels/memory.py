@@ -1,0 +1,94 @@
+# mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
+"""States of rows in memory, where they wait while the decoder needs the registers.
+
+A thread may read what others wrote after a barrier only, and threads that share a row must all have read it before
+one of them writes.
+
+Shape legend: R rows of a program.
+"""
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+
+from polarvrp.decoding.fused.kernels.rules import Moves, State
+
+
+class Scratch(NamedTuple):
+    """Memory of all programs, or of one."""
+
+    numbers: Any  # float32 [programs, 7, R]
+    words: Any  # int64 [programs, 9, R]
+    zero: Any  # int64 [1]
+
+
+@triton.jit
+def scratch_of(scratch, program, rows: tl.constexpr):
+    """That of one program, an int64."""
+    return Scratch(scratch.numbers + program * 7 * rows, scratch.words + program * 9 * rows, scratch.zero)
+
+
+@triton.jit
+def recall_state(scratch, lane, rows: tl.constexpr):
+    """State of some rows."""
+    numbers, words = scratch.numbers + lane, scratch.words + lane
+    return State(
+        current=tl.load(words).to(tl.int32),
+        depot=tl.load(words + rows).to(tl.int32),
+        time=tl.load(numbers),
+        length=tl.load(numbers + rows),
+        used_linehaul=tl.load(numbers + 2 * rows),
+        used_backhaul=tl.load(numbers + 3 * rows),
+        peak_load=tl.load(numbers + 4 * rows),
+        visited_low=tl.load(words + 2 * rows),
+        visited_high=tl.load(words + 3 * rows),
+        tried=tl.load(words + 4 * rows),
+        travelled=tl.load(numbers + 5 * rows),
+    )
+
+
+@triton.jit
+def recall_moves(scratch, lane, rows: tl.constexpr):
+    """Moves of some rows."""
+    words = scratch.words + lane
+    return Moves(
+        low=tl.load(words + 5 * rows),
+        high=tl.load(words + 6 * rows),
+        number=tl.load(words + 7 * rows).to(tl.int32),
+        served=tl.load(words + 8 * rows) != 0,
+        tried=tl.load(words + 4 * rows),
+    )
+
+
+@triton.jit
+def recall_number(scratch, lane, rows: tl.constexpr):
+    """Random number of some rows."""
+    return tl.load(scratch.numbers + 6 * rows + lane)
+
+
+@triton.jit
+def keep_number(scratch, lane, number, rows: tl.constexpr):
+    """Remember a random number for each of some rows."""
+    tl.store(scratch.numbers + 6 * rows + lane, number)
+
+
+@triton.jit
+def keep(scratch, lane, state, moves, rows: tl.constexpr):
+    """Remember some rows; visible to other threads after a barrier."""
+    numbers, words = scratch.numbers + lane, scratch.words + lane
+    tl.store(numbers, state.time)
+    tl.store(numbers + rows, state.length)
+    tl.store(numbers + 2 * rows, state.used_linehaul)
+    tl.store(numbers + 3 * rows, state.used_backhaul)
+    tl.store(numbers + 4 * rows, state.peak_load)
+    tl.store(numbers + 5 * rows, state.travelled)
+    tl.store(words, state.current.to(tl.int64))
+    tl.store(words + rows, state.depot.to(tl.int64))
+    tl.store(words + 2 * rows, state.visited_low)
+    tl.store(words + 3 * rows, state.visited_high)
+    tl.store(words + 4 * rows, moves.tried)
+    tl.store(words + 5 * rows, moves.low)
+    tl.store(words + 6 * rows, moves.high)
+    tl.store(words + 7 * rows, moves.number.to(tl.int64))
+    tl.store(words + 8 * rows, moves.served.to(tl.int64))

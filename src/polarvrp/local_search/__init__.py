@@ -1,0 +1,1 @@
+"""Refinement of tours by local search, on CPU cores and in tensors."""

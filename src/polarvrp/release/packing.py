@@ -1,0 +1,148 @@
+"""A finished run as a model that ships with the package: complete, of one training, and every tour verified exactly."""
+
+import json
+import logging
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polarvrp.errors import CheckpointMismatchError, DataError
+from polarvrp.evaluation.shipped import MODEL_FILES, WEIGHTS, shipped_name
+from polarvrp.files import PROVENANCE, atomic_folder
+from polarvrp.model.saving import load_policy
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.progress import progress
+from polarvrp.solutions.checking import Verdict, check_set, check_set_x
+from polarvrp.study.runs import RunSpec
+from polarvrp.study.specs import parse_train_spec
+
+logger = logging.getLogger(__name__)
+
+LARGEST_WEIGHTS = 30 * 2**20
+"""Bytes that the weights of a shipped model must stay below."""
+
+
+def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
+    """Write a finished run as a shipped model, or nothing.
+
+    The evaluations of all 16 training variants are needed; those of the others and of Set-X are taken where they exist.
+
+    Args:
+        run: The run.
+        results: Folder of results, with the model, its evaluations and the test sets.
+        output: Folder of shipped models; the model's own folder in it is replaced.
+
+    Returns:
+        The model's folder.
+
+    Raises:
+        DataError: If a file is missing, unusable or too large, the training is unfinished, an instance has no solution
+            or a tour is wrong.
+        CheckpointMismatchError: If the files are not all of one training.
+    """
+    model = results / "models" / run.name
+    fingerprint = _require_finished(run, model)
+    evaluations = _evaluations(run, results)
+    for source, instances in progress(evaluations.items(), len(evaluations), f"checking {run.name}", "file"):
+        _require_origin(source, fingerprint)
+        _require_right(source, check_set_x(source) if instances is None else check_set(instances, source))
+        if instances is not None:
+            _require_complete(source, instances)
+    folder = output / shipped_name(run.num_customers)
+    with atomic_folder(folder) as temporary:
+        for name in MODEL_FILES:
+            shutil.copyfile(model / name, temporary / name)
+        (temporary / "evaluations").mkdir()
+        for source, instances in evaluations.items():
+            name = "set_x.parquet" if instances is None else source.name
+            shutil.copyfile(source, temporary / "evaluations" / name)
+    return folder
+
+
+def _require_finished(run: RunSpec, model: Path) -> str:
+    """Verify the files of the model; the fingerprint of its training."""
+    for name in MODEL_FILES:
+        if not (model / name).is_file():
+            raise DataError(f"{model / name} does not exist; train {run.name} to its end first")
+    size = (model / WEIGHTS).stat().st_size
+    if size >= LARGEST_WEIGHTS:
+        raise DataError(f"{model / WEIGHTS} has {size / 2**20:.1f} MiB, a shipped model less than 30")
+    _, header = load_policy(model / WEIGHTS)
+    try:
+        metadata = json.loads((model / "metadata.json").read_text(encoding="utf-8"))
+        fingerprint, spec, epochs = str(metadata["fingerprint"]), metadata["spec"], metadata["epochs"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{model / 'metadata.json'} is no metadata of a training; train {run.name} again") from error
+    said = header["metadata"]
+    for source, found in (("weights", said.get("fingerprint")), ("history", _origin(model / "history.parquet"))):
+        if found != fingerprint:
+            raise CheckpointMismatchError(f"{model}: {source} of training {found}, metadata of {fingerprint}")
+    if (said.get("run"), metadata.get("run")) != (run.name, run.name):
+        raise CheckpointMismatchError(f"{model} holds {said.get('run')}, not {run.name}")
+    wanted = parse_train_spec(spec)[1].total_epochs
+    if epochs != wanted:
+        raise DataError(f"{model} has {epochs} epochs of {wanted}; train {run.name} to its end first")
+    return fingerprint
+
+
+def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
+    """Files of solutions to ship, each with its test set, None for Set-X."""
+    found: dict[Path, Path | None] = {}
+    missing = []
+    for variant in VARIANTS:
+        stem = f"{variant}-n{run.num_customers}"
+        source = results / "evaluations" / "test" / run.name / f"{stem}.parquet"
+        if source.is_file():
+            found[source] = results / "datasets" / "test" / f"{stem}.npz"
+        elif variant in TRAINING_VARIANTS:
+            raise DataError(f"{source} does not exist; evaluate {run.name} on all 16 training variants first")
+        else:
+            missing.append(variant)
+    set_x = results / "set_x" / f"{run.name}.parquet"
+    if set_x.is_file():
+        found[set_x] = None
+    else:
+        missing.append("Set-X")
+    if missing:
+        logger.info("%s ships without %s", run.name, ", ".join(missing))
+    return found
+
+
+def _require_origin(path: Path, fingerprint: str) -> None:
+    found = _origin(path)
+    if found != fingerprint:
+        raise CheckpointMismatchError(f"{path} is of training {found}, the weights of {fingerprint}; evaluate again")
+
+
+def _origin(path: Path) -> str | None:
+    """Fingerprint of the training that a Parquet file says it comes from."""
+    try:
+        said: Mapping[str, Any] = json.loads((pq.read_schema(path).metadata or {})[PROVENANCE])
+        found: str | None = said.get("model", said).get("fingerprint")
+    except (pa.ArrowException, OSError, ValueError, KeyError, AttributeError):
+        return None
+    return found
+
+
+def _require_right(path: Path, verdict: Verdict) -> None:
+    _refuse(path, verdict.problems)
+    if len(verdict.costs) < verdict.rows:
+        raise DataError(f"{path}: {verdict.rows - len(verdict.costs)} instances have no solution; evaluate again")
+
+
+def _require_complete(path: Path, instances: Path) -> None:
+    from polarvrp.problem.datasets import read_arrays
+
+    held, solved = len(read_arrays(instances)["locs"]), pq.read_metadata(path).num_rows
+    if held != solved:
+        raise DataError(f"{path} solves {solved} of the {held} instances of {instances}; evaluate them all")
+
+
+def _refuse(path: Path, problems: Iterable[str]) -> None:
+    first = next(iter(problems), None)
+    if first is not None:
+        raise DataError(f"{path}: {first}; run polarvrp check on it")

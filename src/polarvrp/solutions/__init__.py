@@ -1,0 +1,1 @@
+"""Files of solutions: their form, and their checks."""

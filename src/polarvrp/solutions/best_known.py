@@ -1,0 +1,110 @@
+"""Tours taken from files of solutions: the best known of each instance, and starting points for a solver."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from polarvrp.errors import DataError, InfeasibleTourError
+from polarvrp.problem.datasets import variant_of
+from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.tours import check_tour
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
+
+
+@dataclass(frozen=True, slots=True)
+class BestKnown:
+    """Best tour of an instance.
+
+    Attributes:
+        row: As its source has it, cost and violation recomputed.
+        source: File that it comes from.
+    """
+
+    row: SolutionRow
+    source: Path
+
+
+def best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path]) -> dict[int, BestKnown]:
+    """Best tours, whatever solver or network found them.
+
+    Args:
+        instances: The whole set, one variant; rows name instances by their position in it.
+        sources: Files of solutions of the set or of parts of it. Ties go to the first.
+
+    Returns:
+        By instance, in order; instances for which no source has a tour that keeps every rule are left out.
+
+    Raises:
+        DataError: If a file is unusable or belongs to another set.
+    """
+    name = variant_of(instances).name
+    best: dict[int, BestKnown] = {}
+    for source in map(Path, sources):
+        for row in solution_rows(read_solutions(source)):
+            _require_same_set(row, source, name, instances)
+            checked = _checked(row, instances)
+            if checked is None or checked.cost is None:
+                continue
+            known = best.get(row.instance)
+            if known is None or known.row.cost is None or checked.cost < known.row.cost:
+                best[row.instance] = BestKnown(checked, source)
+    return dict(sorted(best.items()))
+
+
+def write_best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path], output: str | Path) -> None:
+    """Write the best tours as a file of solutions whose provenance names the source of each; see ``best_known``."""
+    best = best_known(instances, sources)
+    origin = {str(number): str(known.source) for number, known in best.items()}
+    write_solutions(output, [known.row for known in best.values()], "solver", {"sources": origin})
+
+
+def read_warm_starts(path: str | Path, instances: Instances[NodeArrays]) -> dict[int, tuple[int, ...]]:
+    """Tours to start a solver from.
+
+    Args:
+        path: File of solutions: references, or the evaluation of a policy.
+        instances: The whole set; rows name instances by their position in it.
+
+    Returns:
+        By instance; rows without a solution are left out.
+
+    Raises:
+        DataError: If the file is unusable or belongs to another set.
+    """
+    source, name = Path(path), variant_of(instances).name
+    tours: dict[int, tuple[int, ...]] = {}
+    for row in solution_rows(read_solutions(source)):
+        _require_same_set(row, source, name, instances)
+        if row.cost is None:
+            continue
+        try:
+            check_tour(instances, row.instance, row.actions)
+        except InfeasibleTourError as error:
+            raise DataError(f"{source}, instance {row.instance}: {error}") from error
+        tours[row.instance] = row.actions
+    return tours
+
+
+def _require_same_set(row: SolutionRow, source: Path, variant: str, instances: Instances[NodeArrays]) -> None:
+    """Refuse rows of another variant, size or number of instances."""
+    if (row.variant, row.num_customers) != (variant, instances.num_customers):
+        raise DataError(
+            f"{source} holds {row.variant} with {row.num_customers} customers, the instances are {variant} with "
+            f"{instances.num_customers}; give solutions of the same set"
+        )
+    if not 0 <= row.instance < len(instances):
+        raise DataError(f"{source} holds instance {row.instance}, the set has {len(instances)}; is it another set?")
+
+
+def _checked(row: SolutionRow, instances: Instances[NodeArrays]) -> SolutionRow | None:
+    """The row with recomputed numbers; None unless its tour keeps every rule."""
+    if row.cost is None:
+        return None
+    try:
+        report = check_tour(instances, row.instance, row.actions)
+    except InfeasibleTourError:
+        return None
+    if report.first_problem is not None:
+        return None
+    return replace(row, cost=report.cost, routes=report.num_routes, max_violation=report.max_violation)

@@ -1,0 +1,148 @@
+"""Exact verification of files of solutions, by code that no solver or network shares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polarvrp.errors import DataError, InfeasibleTourError
+from polarvrp.problem.datasets import read_instances, variant_of
+from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.tours import actions_to_routes, check_tour
+from polarvrp.problem.variants import parse_variant
+from polarvrp.problem.vrplib import check_routes, load_set_x
+from polarvrp.solutions.solutions import read_solutions
+from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE, REFERENCE_TOLERANCE
+
+SET_X_COLUMNS = ("instance", "best_known", "cost", "actions")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found.
+
+    Attributes:
+        rows: Rows of the file.
+        problems: One line for each row that is infeasible or whose stored cost is wrong.
+        costs: Stored costs of the rows that have one.
+    """
+
+    rows: int
+    problems: tuple[str, ...]
+    costs: tuple[float, ...]
+
+    @property
+    def summary(self) -> str:
+        """Counts and mean cost in one line."""
+        mean = f", mean cost {sum(self.costs) / len(self.costs):.6f}" if self.costs else ""
+        return (
+            f"{self.rows} rows, {len(self.costs) - len(self.problems)} right, {len(self.problems)} wrong, "
+            f"{self.rows - len(self.costs)} without a solution{mean}"
+        )
+
+
+def check_set(instances_path: Path, solutions_path: Path) -> Verdict:
+    """Check every solution of a set.
+
+    Args:
+        instances_path: The set, ``.npz``.
+        solutions_path: References or evaluations of it, ``.parquet``.
+
+    Raises:
+        DataError: If a file is unusable or they do not belong together.
+    """
+    instances = read_instances(instances_path)
+    table = read_solutions(solutions_path)
+    key = "run" if "run" in table.column_names else "solver"
+    tolerance = POLICY_TOLERANCE if key == "run" else REFERENCE_TOLERANCE
+    rows = table.select(["variant", "num_customers", "instance", key, "cost", "actions"]).to_pylist()
+    _require_rows_of(instances, rows, key, f"{solutions_path} does not belong to {instances_path}")
+    solved = [row for row in rows if row["cost"] is not None]
+    found = [(f"instance {row['instance']} ({row[key]})", _problem(instances, row, tolerance)) for row in solved]
+    problems = tuple(f"{where}: {problem}" for where, problem in found if problem is not None)
+    return Verdict(len(rows), problems, tuple(row["cost"] for row in solved))
+
+
+def check_set_x(path: Path) -> Verdict:
+    """Check every solution of a file of costs on CVRPLIB's Set-X.
+
+    Raises:
+        DataError: If the file is unusable, or names an instance that Set-X does not have or names it twice.
+    """
+    rows = read_set_x(path)
+    names = [row["instance"] for row in rows]
+    if len(set(names)) < len(names):
+        raise DataError(f"{path} solves an instance twice; make it again with polarvrp evaluate-set-x")
+    found = [(row["instance"], _library_problem(row)) for row in rows]
+    problems = tuple(f"{name}: {problem}" for name, problem in found if problem is not None)
+    return Verdict(len(rows), problems, tuple(float(row["cost"]) for row in rows))
+
+
+def read_set_x(path: Path) -> list[dict[str, Any]]:
+    """Rows of a file of costs on Set-X.
+
+    Raises:
+        DataError: If the file is missing, truncated or holds something else.
+    """
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; make it with polarvrp evaluate-set-x")
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
+    lacking = [name for name in SET_X_COLUMNS if name not in table.column_names]
+    if lacking:
+        raise DataError(f"{path} holds no costs on Set-X: it lacks the columns {', '.join(lacking)}")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _library_problem(row: Mapping[str, Any]) -> str | None:
+    library, best_known, _ = load_set_x(row["instance"])
+    try:
+        report = check_routes(library, actions_to_routes(row["actions"] or [], num_depots=1))
+    except InfeasibleTourError as error:
+        return str(error)
+    if report.first_problem is not None:
+        return report.first_problem
+    if row["cost"] != report.cost:
+        return f"its stored cost is {row['cost']}, with rounded distances it is {report.cost}"
+    return None if row["best_known"] == best_known else f"its best known cost is {best_known}, not {row['best_known']}"
+
+
+def _require_rows_of(instances: Instances[NodeArrays], rows: list[dict[str, Any]], key: str, mismatch: str) -> None:
+    """Every row names an instance of the set, at most once for each method.
+
+    Raises:
+        DataError: If a row does not, or there is none.
+    """
+    if not rows:
+        raise DataError(f"{mismatch}: it holds no solutions")
+    variant, count, size = variant_of(instances), len(instances), instances.num_customers
+    seen = set()
+    for row in rows:
+        if parse_variant(row["variant"]) != variant or row["num_customers"] != size:
+            stated = f"{row['variant']} with {row['num_customers']} customers"
+            raise DataError(f"{mismatch}: it solves {stated}, the set is {variant.name} with {size}")
+        if not 0 <= row["instance"] < count:
+            raise DataError(f"{mismatch}: it solves instance {row['instance']}, the set holds 0 to {count - 1}")
+        if (row[key], row["instance"]) in seen:
+            raise DataError(f"{mismatch}: it solves instance {row['instance']} twice by {row[key]}")
+        seen.add((row[key], row["instance"]))
+
+
+def _problem(instances: Instances[NodeArrays], row: dict[str, Any], tolerance: float) -> str | None:
+    """What is wrong with a row that has a cost; None if nothing is."""
+    try:
+        report = check_tour(instances, row["instance"], row["actions"] or [], tolerance)
+    except InfeasibleTourError as error:
+        return str(error)
+    if report.first_problem is not None:
+        return report.first_problem
+    if not abs(row["cost"] - report.cost) <= COST_TOLERANCE:
+        return f"its stored cost is {row['cost']:.9g}, the exact cost {report.cost:.9g}"
+    return None

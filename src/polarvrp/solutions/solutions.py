@@ -1,0 +1,198 @@
+"""Files of solutions: one explicit Parquet schema for the references of solvers and the evaluations of policies.
+
+Every cost in such a file was recomputed in float64 from coordinates and actions. A row without a solution has a null
+cost and says why in ``reason``. Provenance (versions, machine, settings) is JSON in the schema's metadata.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from polarvrp.errors import DataError
+from polarvrp.files import PROVENANCE, atomic_path, with_provenance
+from polarvrp.solutions.rows import SolutionRow
+
+__all__ = [
+    "Key",
+    "SolutionRow",
+    "merge_solutions",
+    "provenance",
+    "read_solutions",
+    "solution_rows",
+    "solution_schema",
+    "solution_table",
+    "write_solutions",
+]
+
+Key: TypeAlias = Literal["solver", "run"]
+"""Column that names who solved: a solver in references, a trained run in evaluations."""
+
+LARGEST_BLOCK = 2**24
+"""Bytes of JSON parsed at a time; a row must fit."""
+
+
+def solution_schema(key: Key) -> pa.Schema:
+    """Columns and types of a file of solutions; ``key`` is the name of the fourth column."""
+    return pa.schema(
+        [
+            pa.field("variant", pa.string(), nullable=False),
+            pa.field("num_customers", pa.int32(), nullable=False),
+            pa.field("instance", pa.int32(), nullable=False),
+            pa.field(key, pa.string(), nullable=False),
+            pa.field("cost", pa.float64()),
+            pa.field("actions", pa.list_(pa.uint16())),
+            pa.field("routes", pa.int32()),
+            pa.field("seconds", pa.float64()),
+            pa.field("max_violation", pa.float64()),
+            pa.field("seed", pa.int64()),
+            pa.field("limit_seconds", pa.float64()),
+            pa.field("scale", pa.int64()),
+            pa.field("iterations", pa.int64()),
+            pa.field("solver_version", pa.string()),
+            pa.field("reason", pa.string()),
+        ]
+    )
+
+
+def solution_table(rows: Iterable[SolutionRow], key: Key, metadata: dict[str, Any] | None = None) -> pa.Table:
+    """Rows as an Arrow table of ``solution_schema(key)``.
+
+    Args:
+        rows: Any order; the table keeps it.
+        key: ``"solver"`` for references, ``"run"`` for evaluations.
+        metadata: Provenance, anything JSON can hold.
+
+    Raises:
+        DataError: If a number is not finite.
+    """
+    schema = solution_schema(key)
+    if metadata is not None:
+        schema = with_provenance(schema, metadata)
+    names = [field.name for field in dataclasses.fields(SolutionRow)]
+    records = [dict(zip(schema.names, (getattr(row, name) for name in names), strict=True)) for row in rows]
+    if not records:
+        return schema.empty_table()
+    try:
+        lines = "\n".join(json.dumps(record, allow_nan=False) for record in records)
+    except ValueError as error:
+        raise DataError("costs, violations and seconds must be finite numbers") from error
+    table = pj.read_json(  # exact, and unlike building arrays from Python objects it imports no pandas
+        pa.BufferReader(lines.encode()),
+        read_options=pj.ReadOptions(use_threads=False, block_size=LARGEST_BLOCK),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+    )
+    return table.select(schema.names).cast(schema)
+
+
+def write_solutions(
+    path: str | Path, rows: Iterable[SolutionRow], key: Key = "solver", metadata: dict[str, Any] | None = None
+) -> None:
+    """Write a file of solutions atomically.
+
+    Args:
+        path: Final path; parent folders are created.
+        rows: One an instance.
+        key: ``"solver"`` for references, ``"run"`` for evaluations.
+        metadata: Provenance, anything JSON can hold.
+    """
+    table = solution_table(rows, key, metadata)
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_solutions(path: str | Path) -> pa.Table:
+    """Read a file of solutions and verify its columns.
+
+    Args:
+        path: A file of ``write_solutions``, or any Parquet file with the same columns and convertible types.
+
+    Returns:
+        A table of ``solution_schema("solver")`` or ``solution_schema("run")``, provenance in its metadata.
+
+    Raises:
+        DataError: If the file is missing, no complete Parquet file, or holds something else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; expected a Parquet file of solutions")
+    try:
+        with pq.ParquetFile(path) as file:  # read_table would import pandas
+            table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
+    _require_readable_provenance(path, table)
+    key: Key = "run" if "run" in table.column_names else "solver"
+    schema = solution_schema(key)
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise DataError(f"{path} is no file of solutions: it lacks the columns {', '.join(missing)}")
+    try:
+        converted = table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"{path} is no file of solutions: {str(error).splitlines()[0]}") from error
+    return converted.replace_schema_metadata(table.schema.metadata)
+
+
+def solution_rows(table: pa.Table) -> list[SolutionRow]:
+    """The rows of a table of solutions."""
+    columns = [column.to_pylist() for column in table.columns]
+    actions = table.column_names.index("actions")
+    columns[actions] = [tuple(nodes or ()) for nodes in columns[actions]]
+    return [SolutionRow(*values) for values in zip(*columns, strict=True)]
+
+
+def provenance(table: pa.Table) -> dict[str, Any]:
+    """What the writer of a table of solutions said about its origin; empty when it said nothing."""
+    metadata: dict[bytes, bytes] = table.schema.metadata or {}
+    said: dict[str, Any] = json.loads(metadata.get(PROVENANCE, b"{}"))
+    return said
+
+
+def _require_readable_provenance(path: Path, table: pa.Table) -> None:
+    try:
+        said = provenance(table)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise DataError(f"{path} says in no readable way where it comes from; delete it and make it again")
+
+
+def merge_solutions(paths: Sequence[str | Path], output: str | Path) -> None:
+    """Write the rows of several files of one method as one file, in the order of the instances.
+
+    Args:
+        paths: Files of disjoint instances of one variant and size.
+        output: Path of the merged file; its provenance is that of the first, with the fingerprints of all.
+
+    Raises:
+        DataError: If a file is unusable, belongs to another method, variant or size, or an instance occurs twice.
+    """
+    if not paths:
+        raise DataError("nothing to merge: name at least one file of solutions")
+    tables = [read_solutions(path) for path in paths]
+    key: Key = "run" if "run" in tables[0].column_names else "solver"
+    origin: dict[int, str | Path] = {}
+    rows: list[SolutionRow] = []
+    wanted: tuple[str, int, str] | None = None
+    for path, table in zip(paths, tables, strict=True):
+        if key not in table.column_names:
+            raise DataError(f"{path} has no column {key}, unlike {paths[0]}; references and evaluations do not mix")
+        for row in solution_rows(table):
+            got = (row.variant, row.num_customers, row.method)
+            wanted = wanted or got
+            if got != wanted:
+                raise DataError(f"{path} holds {got}, but {paths[0]} holds {wanted}; merge the chunks of one set only")
+            if row.instance in origin:
+                raise DataError(f"instance {row.instance} is in both {origin[row.instance]} and {path}; drop one")
+            origin[row.instance] = path
+            rows.append(row)
+    rows.sort(key=lambda row: row.instance)
+    said = [provenance(table) for table in tables]
+    fingerprints = {number: value for one in said for number, value in one.get("fingerprints", {}).items()}
+    write_solutions(output, rows, key, said[0] | ({"fingerprints": fingerprints} if fingerprints else {}))

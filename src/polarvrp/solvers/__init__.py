@@ -1,0 +1,1 @@
+"""PyVRP and OR-Tools on instances of this package."""

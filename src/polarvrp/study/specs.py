@@ -1,0 +1,189 @@
+"""The study: names of runs, and what the result of each job depends on.
+
+A job's *specification* is a small JSON document of everything that changes its result: settings, the specification of
+its data, and a version of the code that is bumped by hand when that code's numbers change. Workflow rules carry it as
+their one parameter, results embed its fingerprint. Nothing heavy is imported here: the workflow reads this module at
+parse time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from polarvrp.config.model import ModelConfig
+from polarvrp.config.recipes import recipe_of
+from polarvrp.config.study import SizeConfig, StudyConfig
+from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
+from polarvrp.errors import ConfigError
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.study.runs import RunSpec
+
+# Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
+DATASET_CODE_VERSION = 1
+REFERENCE_CODE_VERSION = 1
+TRAIN_CODE_VERSION = 2
+EVALUATION_CODE_VERSION = 1
+TABLE_CODE_VERSION = 1
+
+Spec = dict[str, Any]
+
+
+def ablation_defaults(study: StudyConfig) -> dict[str, float]:
+    """Value of each swept setting in runs whose name has no suffix for it."""
+    return {
+        "temperature": study.training.temperature,
+        "refined_tours": study.training.refined_tours,
+        "task_experts": ModelConfig().task_experts,
+        "refinement_start_epoch": study.training.refinement_start_epoch,
+    }
+
+
+def canonical(spec: Mapping[str, Any]) -> str:
+    """The one text of a specification, whatever the order of its keys."""
+    return json.dumps(spec, sort_keys=True, allow_nan=False)
+
+
+def fingerprint(spec: Mapping[str, Any]) -> str:
+    """Short name of a specification: 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(canonical(spec).encode()).hexdigest()[:16]
+
+
+def size_config(study: StudyConfig, num_customers: int) -> SizeConfig:
+    """Settings of a size; one that the study does not name takes those of the next smaller one that it names."""
+    below = [size for size in study.sizes if size.num_customers <= num_customers]
+    return below[-1] if below else study.sizes[0]
+
+
+def dataset_spec(study: StudyConfig, split: str, variant: str, num_customers: int) -> Spec:
+    """What the instances of one file depend on."""
+    return {"variant": variant, "num_customers": num_customers, **_draw(study, split)}
+
+
+def _draw(study: StudyConfig, split: str) -> Spec:
+    seed, instances = (getattr(study.datasets, f"{split}_{key}") for key in ("seed", "instances"))
+    return {"code": DATASET_CODE_VERSION, "seed": seed, "instances": instances}
+
+
+def chunk_starts(study: StudyConfig, split: str) -> range:
+    """First instance of each job that solves a part of a set."""
+    return range(0, getattr(study.datasets, f"{split}_instances"), study.references.chunk_instances)
+
+
+def reference_spec(study: StudyConfig, split: str, solver: str, variant: str, num_customers: int) -> Spec:
+    """What a solver's solutions of one file depend on."""
+    return {
+        "code": REFERENCE_CODE_VERSION,
+        "solver": solver,
+        "seconds": size_config(study, num_customers).reference_seconds,
+        "seed": study.references.seed,
+        "dataset": dataset_spec(study, split, variant, num_customers),
+    }
+
+
+def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a trained policy depends on; settings that its paradigm or encoder never reads are left out.
+
+    Raises:
+        ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names.
+    """
+    recipe = recipe_of(run.backbone, run.num_customers)
+    defaults = {key: recipe.get(key, value) for key, value in ablation_defaults(study).items()}
+    values = {key: value if getattr(run, key) is None else getattr(run, key) for key, value in defaults.items()}
+    for key, default in defaults.items():
+        if getattr(run, key) == default:
+            raise ConfigError(f"run {run.name}: {key} is {default:g} without a suffix; leave it out of the name")
+    size = size_config(study, run.num_customers)
+    protocol = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(TrainingRecipe)}
+    training: Spec = {
+        **protocol,
+        **recipe,
+        "paradigm": run.paradigm,
+        "num_customers": run.num_customers,
+        "batch_size": size.batch_size,
+        "seed": run.seed,
+        **{key: getattr(run, key) for key in defaults if key in protocol and getattr(run, key) is not None},
+    }
+    if run.variants == "all":
+        stages = recipe.get("stages", ({"name": StageConfig().name},))
+        training["stages"] = [{"variants": tuple(VARIANTS), **stage} for stage in stages]
+    if run.paradigm != "rl":
+        training.pop("normalize_rewards", None)
+    unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
+    for key in ("refined_tours", "refinement_start_epoch", "temperature")[:unread]:
+        del training[key]
+    if run.paradigm != "polar" or training["refiner"] == TrainingRecipe().refiner:
+        del training["refiner"]
+    model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
+    if run.encoder == "ple":
+        model["task_experts"] = values["task_experts"]
+    validation = _draw(study, "validation")
+    if study.training_variants != TRAINING_VARIANTS:
+        validation["variants"] = list(study.training_variants)
+    spec = {
+        "code": TRAIN_CODE_VERSION,
+        "model": model,
+        "training": training | {"milestones": list(study.training.milestones)},
+        "validation": validation,
+    }
+    parse_train_spec(spec)
+    return spec
+
+
+def parse_train_spec(spec: Mapping[str, Any]) -> tuple[ModelConfig, TrainConfig]:
+    """Network and training that a specification of ``train_spec`` describes.
+
+    Raises:
+        ConfigError: If it has an unknown key or a value out of bounds.
+    """
+    for key in ("model", "training"):
+        if key not in spec:
+            raise ConfigError(f"a training's specification needs {key!r}, got only {', '.join(spec)}")
+    return ModelConfig.from_mapping(spec["model"], "model"), TrainConfig.from_mapping(spec["training"], "training")
+
+
+def trained_on(config: TrainConfig) -> Literal["all"] | None:
+    """What the last stage of a training draws from, as a run's name says it.
+
+    Raises:
+        ConfigError: If no name says it: neither all variants nor some of the paper's 16.
+    """
+    variants = config.stages[-1].variants
+    if set(variants) == set(VARIANTS):
+        return "all"
+    unseen = [name for name in variants if name not in TRAINING_VARIANTS]
+    if unseen:
+        raise ConfigError(
+            f"a run is named after the {len(TRAINING_VARIANTS)} variants of the paper or, with -all, all "
+            f"{len(VARIANTS)}; this one also trains on {', '.join(unseen)} but not on all"
+        )
+    return None
+
+
+def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a run's costs on the test sets depend on."""
+    return {
+        "code": EVALUATION_CODE_VERSION,
+        "augmentations": study.evaluation.augmentations,
+        "train": fingerprint(train_spec(study, run)),
+        "test": _draw(study, "test"),
+    }
+
+
+def set_x_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a run's costs on Set-X depend on."""
+    return {
+        "code": EVALUATION_CODE_VERSION,
+        "augmentations": study.evaluation.augmentations,
+        "instances": study.set_x.instances,
+        "starts": study.set_x.starts,
+        "train": fingerprint(train_spec(study, run)),
+    }
+
+
+def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
+    """What a table depends on beside the files that it reads."""
+    return {"code": TABLE_CODE_VERSION, "table": table, "scale": study.scale, "runs": [run.name for run in runs]}

@@ -1,0 +1,63 @@
+"""Small instances and networks for the tests of the networks."""
+
+import dataclasses
+import functools
+
+import torch
+
+from polarvrp.config.model import ModelConfig
+from polarvrp.model.registry import build_policy
+from polarvrp.problem.datasets import instances_from_arrays
+from polarvrp.problem.instances import Instances, to_tensors
+from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.variants import parse_variant
+
+SMALL = {"layers": 2, "width": 32, "heads": 2, "feedforward_width": 64}
+
+
+@functools.cache
+def _arrays(variant, num_customers, count):
+    return instances_from_arrays(generate_arrays(parse_variant(variant), num_customers, count, seed=1234))
+
+
+def sample(variant="OVRPBLTW", num_customers=7, count=3, dtype=torch.float32):
+    """The first test instances of a variant as tensors."""
+    return to_tensors(_arrays(variant, num_customers, count), dtype=dtype)
+
+
+def mixed(variants, num_customers=7, count=2):
+    """Instances of several variants with one number of depots in one batch."""
+    parts = [sample(variant, num_customers, count) for variant in variants]
+    fields = [field.name for field in dataclasses.fields(Instances) if field.name not in ("num_depots", "capacity")]
+    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in fields}
+    return Instances(**joined, num_depots=parts[0].num_depots, capacity=parts[0].capacity)
+
+
+def policy_of(backbone="polarnet", encoder="ple", seed=0, dtype=torch.float32, **options):
+    """A small freshly initialised network in evaluation mode."""
+    config = ModelConfig(backbone=backbone, encoder=encoder, **(SMALL | options))
+    return build_policy(config, seed).to(dtype).eval()
+
+
+def shaken(policy, seed=1, scale=0.3):
+    """The same network with every trainable number moved, so that no zero or one of the initialisation hides a term."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in (parameter for parameter in policy.parameters() if parameter.requires_grad):
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64).to(parameter.dtype)
+            width = parameter.shape[-1] if parameter.dim() else 1
+            parameter.add_(noise, alpha=scale * width**-0.5)
+    return policy
+
+
+def queries(instances, count=5, seed=0):
+    """Random current nodes, states and masks for each instance."""
+    generator = torch.Generator().manual_seed(seed)
+    batch, nodes, dtype = len(instances), instances.num_nodes, instances.locs.dtype
+    current = torch.randint(0, nodes, (batch, count), generator=generator)
+    state = torch.rand(batch, count, 5, generator=generator, dtype=torch.float64).to(dtype)
+    state[..., 1] = torch.where(state[..., 1] > 0.5, 1.0, state[..., 1])
+    state[..., 4] = instances.open_route[:, None].to(dtype)
+    mask = torch.rand(batch, count, nodes, generator=generator) < 0.5
+    mask[..., 0] |= ~mask.any(-1)
+    return current, state, mask

@@ -1,0 +1,92 @@
+"""Small result folders of the real layout, for the tests of tables."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polarvrp.problem.variants import TRAINING_VARIANTS
+from polarvrp.solutions.solutions import SolutionRow, write_solutions
+from polarvrp.study.runs import parse_run
+
+HISTORY_COLUMNS = (
+    *("learning_rate", "loss", "sampled_cost", "greedy_cost", "best_cost", "validation_gap_percent", "seconds"),
+    *("seconds_generate", "seconds_encode", "seconds_rollout", "seconds_score", "seconds_backward"),
+    *("seconds_optimiser", "seconds_refine", "instances_per_second", "peak_memory_gb"),
+    *("refined_tours", "refinement_improvement_percent"),
+)
+DEFAULTS = {"temperature": 0.05, "refined_tours": 1, "refinement_start_epoch": 250}
+
+
+class ResultsFolder:
+    """Writes references, evaluations, Set-X costs and trainings as the other commands do."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def solve(self, method, variant, num_customers, costs, seconds=0.5):
+        """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
+        key = "solver" if method in {"pyvrp", "ortools"} else "run"
+        folder = self.root / ("references" if key == "solver" else "evaluations") / "test" / method
+        rows = [
+            SolutionRow(
+                variant=variant,
+                num_customers=num_customers,
+                instance=instance,
+                method=method,
+                cost=cost,
+                actions=() if cost is None else (1, 0, 2),
+                routes=0 if cost is None else 2,
+                seconds=seconds,
+                max_violation=None if cost is None else 0.0,
+                reason="nothing found" if cost is None else None,
+            )
+            for instance, cost in enumerate(costs)
+        ]
+        write_solutions(folder / f"{variant}-n{num_customers}.parquet", rows, key=key)
+
+    def evaluate(self, run, gaps, variants=TRAINING_VARIANTS, reference=10.0):
+        """Costs of a run with the given gap in percent on each variant; PyVRP's costs are ``reference``."""
+        size = parse_run(run).num_customers
+        gaps = dict(zip(variants, gaps, strict=True)) if isinstance(gaps, list) else dict.fromkeys(variants, gaps)
+        for variant, gap in gaps.items():
+            self.solve("pyvrp", variant, size, [reference, reference])
+            self.solve(run, variant, size, [reference * (1 + gap / 100)] * 2)
+
+    def train(self, run, epoch_seconds=(10.0, 20.0), refined=(0, 1), memory=(3.0, 4.0), parameters=1000, **changed):
+        """History and metadata of a training; ``changed`` replaces swept values of its specification."""
+        folder = self.root / "models" / run
+        spec = parse_run(run)
+        columns = {name: [1.0 / (epoch + 1) for epoch in range(len(epoch_seconds))] for name in HISTORY_COLUMNS}
+        columns |= {"seconds": list(epoch_seconds), "peak_memory_gb": list(memory), "refined_tours": list(refined)}
+        table = pa.table({"epoch": list(range(1, len(epoch_seconds) + 1)), **columns})
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, folder / "history.parquet")
+        values = DEFAULTS | changed
+        metadata = {
+            "run": run,
+            "backbone": spec.backbone,
+            "encoder": spec.encoder,
+            "paradigm": spec.paradigm,
+            "num_customers": spec.num_customers,
+            "seed": spec.seed,
+            "parameters": parameters,
+            "device": "cpu",
+            "total_seconds": sum(epoch_seconds),
+            "epochs": len(epoch_seconds),
+            "fingerprint": f"print-of-{run}",
+            "spec": {"model": {"task_experts": values.pop("task_experts", 3)}, "training": values},
+        }
+        (folder / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+
+    def solve_set_x(self, run, costs):
+        """Costs by instance, each as (best known, cost, published cost)."""
+        rows = [
+            {"instance": name, "best_known": known, "cost": cost, "gap_percent": 100 * (cost - known) / known}
+            | {"seconds": 1.0, "actions": [1, 2], "published_cost": published}
+            | {"published_gap_percent": 100 * (published - known) / known}
+            for name, (known, cost, published) in costs.items()
+        ]
+        (self.root / "set_x").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), self.root / "set_x" / f"{run}.parquet")
