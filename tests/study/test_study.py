@@ -17,6 +17,7 @@ from polarvrp.config.study import EXPERIMENTS, GRIDS, SWEEPS, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.study import runs
 from polarvrp.study import specs as jobs
 from polarvrp.study.experiments import ablation_runs, experiment_runs, main_runs, study_runs, table_runs
 from polarvrp.study.runs import RunSpec, parse_run
@@ -121,10 +122,10 @@ def test_suffix_that_repeats_the_default_is_refused(quick: StudyConfig) -> None:
 
 
 def test_patterns_match_every_run_and_no_typo(paper: StudyConfig) -> None:
-    pattern = re.compile(jobs.RUN_PATTERN)
+    pattern = re.compile(runs.RUN_PATTERN)
     for run in study_runs(paper):
         assert pattern.fullmatch(run.name)
-        assert re.fullmatch(jobs.STEM_PATTERN, run.stem) and re.fullmatch(jobs.TAIL_PATTERN, run.tail)
+        assert re.fullmatch(runs.STEM_PATTERN, run.stem) and re.fullmatch(runs.TAIL_PATTERN, run.tail)
     for name in ("polarnte-ple-polar-n50-s0", "cada-ple-rl-n50-s0", "polarnet-ple-polar-n50", "mvmoe-deep-rl-n50-s0"):
         assert pattern.fullmatch(name) is None
 
@@ -353,7 +354,7 @@ def test_a_run_on_all_variants_says_so_in_its_name_alone(paper: StudyConfig) -> 
     assert set(stage["variants"]) == set(VARIANTS)
     assert "stages" not in train_spec(paper, seen)["training"]
     assert every.method == "polarnet-ple-polar-all-s0"
-    assert re.fullmatch(jobs.RUN_PATTERN, every.name) and re.fullmatch(jobs.TAIL_PATTERN, every.tail)
+    assert re.fullmatch(runs.RUN_PATTERN, every.name) and re.fullmatch(runs.TAIL_PATTERN, every.tail)
     without = {key: value for key, value in train_spec(paper, every)["training"].items() if key != "stages"}
     assert without == train_spec(paper, seen)["training"]
 

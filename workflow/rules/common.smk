@@ -4,6 +4,7 @@ from pathlib import Path
 
 from polarvrp.study import experiments
 from polarvrp.study import specs as jobs
+from polarvrp.study.runs import RUN_PATTERN, STEM_PATTERN, TAIL_PATTERN, parse_run
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.config.study import EXPERIMENTS, GRIDS, SWEEPS
 
@@ -31,9 +32,9 @@ wildcard_constraints:
     solver="pyvrp|ortools",
     n=r"[1-9]\d*",
     start=r"\d+",
-    run=jobs.RUN_PATTERN,
-    stem=jobs.STEM_PATTERN,
-    tail=jobs.TAIL_PATTERN,
+    run=RUN_PATTERN,
+    stem=STEM_PATTERN,
+    tail=TAIL_PATTERN,
 
 
 # Sets and references
@@ -59,7 +60,7 @@ def chunks(wildcards):
 
 
 def run_validation_sets(wildcards):
-    return validation_sets(jobs.parse_run(wildcards.run).num_customers)
+    return validation_sets(parse_run(wildcards.run).num_customers)
 
 
 def models(runs):
@@ -141,11 +142,11 @@ def reference_spec(wildcards):
 
 
 def run_of(wildcards):
-    return jobs.parse_run(SIZED_RUN.format(**wildcards))
+    return parse_run(SIZED_RUN.format(**wildcards))
 
 
 def train_spec(wildcards):
-    return jobs.canonical(jobs.train_spec(study, jobs.parse_run(wildcards.run)))
+    return jobs.canonical(jobs.train_spec(study, parse_run(wildcards.run)))
 
 
 def evaluation_spec(wildcards):
