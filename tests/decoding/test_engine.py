@@ -20,7 +20,7 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import Engine, make_engine
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.rollout import NoRoomError, Rollout, multi_start, with_greedy_row
+from polarvrp.decoding.rollout import BufferOverflowError, Rollout, multi_start, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError
@@ -92,7 +92,7 @@ def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, 
     policy, environment = policy_on(config, device, backbone, encoder), Environment(instances)
     engine, plain = make_engine(policy, instances.num_nodes, "fused"), ParallelEngine(graphed=False)
     tours = rolled_out(engine, policy, environment)
-    engine.settle(environment, tours)
+    engine.synchronize(environment, tours)
 
     replayed = plain.replay(environment, tours.actions, num_free=1 if depots == 1 else 2)
     legal = tours.cost.isfinite()
@@ -137,7 +137,7 @@ def test_ten_thousand_tours_of_every_variant_pass_the_exact_checker(size: int, g
             environment = Environment(to_tensors(arrays, "cuda"))
             engine = make_engine(policy, environment.instances.num_nodes, "fused")
             tours = rolled_out(engine, policy, environment, None if greedy else 2)
-            engine.settle(environment, tours)
+            engine.synchronize(environment, tours)
             checks.append(pool.submit(problems_of, arrays, tours.actions.cpu().numpy(), tours.cost.cpu().numpy()))
         assert [problem for check in checks for problem in check.result()] == []
 
@@ -198,20 +198,20 @@ def test_a_step_without_room_is_made_again_and_changes_nothing(
 def test_lost_decisions_are_told_and_room_follows_need() -> None:
     policy, engine = policy_on(TINY, "cpu"), fused.FusedEngine()
     environment = Environment(to_tensors(to_arrays(mixed(["CVRP", "OVRPTW", "VRPL"], 6, count=1))))
-    engine.settle(environment, rolled_out(engine, policy, environment))
+    engine.synchronize(environment, rolled_out(engine, policy, environment))
     roomy = rolled_out(engine, policy, environment)
-    assert engine.fit()
-    assert not engine.fit()
+    assert engine.resize_buffers()
+    assert not engine.resize_buffers()
     fitted = rolled_out(engine, policy, environment)
-    engine.settle(environment, fitted)
+    engine.synchronize(environment, fitted)
     assert len(fitted.decisions.row) < len(roomy.decisions.row)
     engine._room = 0.2
-    with pytest.raises(NoRoomError, match=r"decisions found no room"):
-        engine.settle(environment, rolled_out(engine, policy, environment))
+    with pytest.raises(BufferOverflowError, match=r"decisions found no room"):
+        engine.synchronize(environment, rolled_out(engine, policy, environment))
     for _ in range(4):
         try:
-            engine.settle(environment, rolled_out(engine, policy, environment))
-        except NoRoomError:
+            engine.synchronize(environment, rolled_out(engine, policy, environment))
+        except BufferOverflowError:
             continue
         return
     pytest.fail("the room did not grow")

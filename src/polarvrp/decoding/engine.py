@@ -33,7 +33,7 @@ class Engine(Protocol):
     Attributes:
         level: ``parallel`` or ``fused``.
         capturable: Whether no shape depends on values and nothing waits for the device, so that calls can be
-            captured in a CUDA graph; results are then judged by ``settle``.
+            captured in a CUDA graph; results are then judged by ``synchronize``.
     """
 
     level: str
@@ -62,19 +62,20 @@ class Engine(Protocol):
             record: Keep the decisions for scoring.
 
         Raises:
-            InfeasibleTourError: If some customer cannot be served; a capturable engine counts it in ``lost`` instead.
+            InfeasibleTourError: If some customer cannot be served; a capturable engine counts it in ``overflow``
+                instead.
         """
 
-    def settle(self, environment: Environment, tours: Rollout) -> None:
-        """Wait for recorded tours and make sure that nothing of them was lost.
+    def synchronize(self, environment: Environment, tours: Rollout) -> None:
+        """Wait for recorded tours and check that no buffer overflowed.
 
         Raises:
             InfeasibleTourError: If some customer cannot be served.
-            NoRoomError: If decisions found no room; there is more now, so the rollout is to be made again.
+            BufferOverflowError: If decisions found no room; there is more now, so the rollout is to be made again.
         """
 
-    def fit(self) -> bool:
-        """Adapt capacities to what was needed since the last call; whether captured calls are void by that."""
+    def resize_buffers(self) -> bool:
+        """Fit buffers to what was needed since the last call; whether captured calls are void by that."""
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
         """Follow given tours.

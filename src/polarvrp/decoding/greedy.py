@@ -75,7 +75,7 @@ def _solve_batch(
     rows = max(_entries(instances) // (len(augmented) * instances.num_nodes), 1)
     for part in torch.split(starts, rows):
         tours = engine.rollout(policy, embeddings, environment, part)
-        if int(tours.lost[0]):
+        if int(tours.overflow[0]):
             raise InfeasibleTourError("these instances have customers nobody can serve; engine parallel names one")
         found, row = tours.cost.min(1)
         # Beyond the longest possible tour there is only padding.

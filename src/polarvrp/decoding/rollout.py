@@ -18,8 +18,8 @@ from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import DecoderCache, Policy
 
 
-class NoRoomError(RuntimeError):
-    """Decisions found no room; the engine has made more, and the same rollout succeeds now or soon."""
+class BufferOverflowError(RuntimeError):
+    """Decisions found no room in a buffer; it is larger now, and the same rollout succeeds now or soon."""
 
 
 Decisions: TypeAlias = Any
@@ -35,7 +35,7 @@ class Rollout:
         cost: Length, infinite where a forced first action was illegal, float, ``[B, S]``.
         log_likelihood: Sum over decisions, forced first actions count 0, float, ``[B, S]``.
         decisions: The decisions, ``None`` unless they were asked for.
-        lost: Tours without an end, and decisions that found no room: 0, or the results must not be used, int64,
+        overflow: Tours without an end, and decisions that found no room: 0, or the results must not be used, int64,
             ``[2]``.
     """
 
@@ -43,7 +43,7 @@ class Rollout:
     cost: Tensor
     log_likelihood: Tensor
     decisions: Decisions
-    lost: Tensor
+    overflow: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Replay:
         cost: Length, float, ``[B, S]``.
         legal: Whether every action was legal and every customer served, bool, ``[B, S]``.
         decisions: The decisions of the legal part.
-        lost: As of :class:`Rollout`.
+        overflow: As of :class:`Rollout`.
     """
 
     cost: Tensor
     legal: Tensor
     decisions: Decisions
-    lost: Tensor
+    overflow: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,8 @@ def _is_free_choice(environment: Environment, action: Tensor) -> Tensor:
     return (action == 0) & (environment.num_depots == 1)
 
 
-def nothing_lost(like: Tensor) -> Tensor:
-    """The ``lost`` of engines whose tables grow as needed."""
+def no_overflow(like: Tensor) -> Tensor:
+    """The ``overflow`` of engines whose tables grow as needed."""
     return torch.zeros(2, dtype=torch.int64, device=like.device)
 
 

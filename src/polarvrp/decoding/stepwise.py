@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.rollout import Advance, Decisions, Replay, Rollout, Task, follow, nothing_lost, walk
+from polarvrp.decoding.rollout import Advance, Decisions, Replay, Rollout, Task, follow, no_overflow, walk
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.steps import Moves
 from polarvrp.environment.environment import Environment
@@ -37,20 +37,20 @@ class StepwiseEngine(ABC):
             task = Task(policy, cache, environment, len(starts), sampler, greedy_last, record)
             made = walk(environment, starts, self._advance(task), record)
         decisions = None if made.moves is None else self._decisions(environment, made.moves)
-        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, nothing_lost(made.cost))
+        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, no_overflow(made.cost))
 
-    def settle(self, environment: Environment, tours: Rollout) -> None:  # noqa: B027  # the same for all of them
-        """Nothing is ever lost."""
+    def synchronize(self, environment: Environment, tours: Rollout) -> None:  # noqa: B027  # the same for all of them
+        """Nothing: lists of decisions grow as needed."""
 
-    def fit(self) -> bool:
-        """There is nothing to adapt."""
+    def resize_buffers(self) -> bool:
+        """Nothing: there are no buffers of fixed size."""
         return False
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
         """Follow given tours."""
         made = follow(environment, actions, num_free)
         assert made.moves is not None
-        return Replay(made.cost, made.legal, self._decisions(environment, made.moves), nothing_lost(made.cost))
+        return Replay(made.cost, made.legal, self._decisions(environment, made.moves), no_overflow(made.cost))
 
     @abstractmethod
     def _advance(self, task: Task) -> Advance:

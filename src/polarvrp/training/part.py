@@ -141,9 +141,9 @@ class Part:
         index = self._row[..., None].expand(-1, -1, tours.actions.shape[2])
         self._chosen = tours.actions.gather(1, index)
 
-    def settle(self) -> None:
-        """Wait for the tours; see ``Engine.settle``."""
-        self._recipe.engine.settle(self.environment, self.tours)
+    def synchronize(self) -> None:
+        """Wait for the tours; see ``Engine.synchronize``."""
+        self._recipe.engine.synchronize(self.environment, self.tours)
 
     def submit(self, refiner: Refiner, now: tuple[int, int, int]) -> None:
         """Give the chosen tours to the cores.

@@ -13,7 +13,7 @@ import torch
 
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import make_engine
-from polarvrp.decoding.rollout import NoRoomError
+from polarvrp.decoding.rollout import BufferOverflowError
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.torch_generator import draw_variants, generate_batch
@@ -88,7 +88,7 @@ class TrainingStep:
 
     def begin_epoch(self) -> None:
         """Adapt the engine's capacities to the epoch before."""
-        if self._recipe.engine.fit():
+        if self._recipe.engine.resize_buffers():
             self._shaped.clear()
 
     def run(self, stage: int, epoch: int, step: int, batch_size: int, ramp: float = 1.0) -> dict[str, float]:
@@ -116,7 +116,7 @@ class TrainingStep:
             while True:
                 try:
                     return self._attempt(key, (stage, epoch, step))
-                except NoRoomError as error:
+                except BufferOverflowError as error:
                     logger.info("%s", error)
                     self._shaped.clear()  # no parameter has changed yet, and all streams start anew
 
@@ -193,7 +193,7 @@ class ShapedStep:
             part.seed(now)
             plan.run("encode", f"encode {number}", part.encode)
             plan.run("rollout", f"decode {number}", part.decode)
-            part.settle()
+            part.synchronize()
             if refines:
                 self._start_refinement(number, part, now)
         for number, part in enumerate(self._parts):

@@ -14,7 +14,7 @@ from torch import Tensor
 from polarvrp.decoding.fused.packing import TILE, PackedDecisions, pack
 from polarvrp.decoding.fused.rollout import fused_replay, fused_rollout
 from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
-from polarvrp.decoding.rollout import NoRoomError, Replay, Rollout
+from polarvrp.decoding.rollout import BufferOverflowError, Replay, Rollout
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import InfeasibleTourError
@@ -60,12 +60,12 @@ class FusedEngine:
                 policy, embeddings, environment, starts, sampler, greedy_last=greedy_last, record_length=length
             )
             if made.segments is None:
-                lost = torch.stack((made.unserved, torch.zeros_like(made.unserved)))
-                return Rollout(made.actions, made.cost, made.log_likelihood, None, lost)
+                overflow = torch.stack((made.unserved, torch.zeros_like(made.unserved)))
+                return Rollout(made.actions, made.cost, made.log_likelihood, None, overflow)
             capacity = self._capacity(environment, len(starts))
             decisions = pack(made.segments, len(starts), environment.max_actions, capacity)
-        lost = torch.stack((made.unserved, decisions.dropped))
-        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, lost)
+        overflow = torch.stack((made.unserved, decisions.dropped))
+        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, overflow)
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
         """Follow given tours."""
@@ -95,10 +95,10 @@ class FusedEngine:
         """Add the gradient."""
         fused_score_gradient(policy, embeddings, instances, decisions, coefficients)
 
-    def settle(self, environment: Environment, tours: Rollout) -> None:
-        """Look at what was lost and used."""
+    def synchronize(self, environment: Environment, tours: Rollout) -> None:
+        """Check the tours' overflow and note how much room they used."""
         used = tours.decisions.first_tile[-1]
-        unserved, dropped, tiles = torch.cat((tours.lost, used[None])).tolist()
+        unserved, dropped, tiles = torch.cat((tours.overflow, used[None])).tolist()
         if unserved:
             raise InfeasibleTourError(f"{unserved} tours cannot serve all customers; engine parallel names the first")
         batch, rows = tours.cost.shape
@@ -106,10 +106,10 @@ class FusedEngine:
         self._most_used = max(self._most_used, decisions / (batch * rows * environment.num_customers))
         if dropped:
             self._room *= UNEVENNESS
-            raise NoRoomError(f"{dropped} decisions found no room; making {UNEVENNESS} times as much")
+            raise BufferOverflowError(f"{dropped} decisions found no room; making {UNEVENNESS} times as much")
 
-    def fit(self) -> bool:
-        """Give up room that the rollouts since the last call did not need; whether shapes change by that."""
+    def resize_buffers(self) -> bool:
+        """Shrink buffers to what the rollouts since the last call needed; whether shapes change by that."""
         wanted, self._most_used = SPARE_ROOM * self._most_used, 0.0
         if not 0 < wanted < self._room / SPARE_ROOM:
             return False
