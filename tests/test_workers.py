@@ -11,30 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.worker_tasks import act
 from polarvrp.workers import TaskFailure, WorkerPool
-
-
-def act(task: str) -> object:
-    """What the tests ask workers to do."""
-    word, _, argument = task.partition(" ")
-    if word == "fail":
-        raise ValueError(argument)
-    if word == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if word == "once" and not Path(argument).exists():
-        Path(argument).touch()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-    if word == "touch":
-        Path(argument).touch()
-    if word == "sleep":
-        time.sleep(float(argument))
-    if word == "pid":
-        time.sleep(0.05)
-        return os.getpid()
-    if word == "threads":
-        return os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"], "torch" in sys.modules
-    return task
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +111,7 @@ def test_close_ends_all_processes_and_may_be_repeated() -> None:
 ORPHAN = """
 import os, sys
 sys.path.insert(0, {folder!r})
-from {module} import act
+from helpers.worker_tasks import act
 from polarvrp.workers import WorkerPool
 if __name__ == "__main__":
     pool = WorkerPool(act, 1)
@@ -144,7 +122,7 @@ if __name__ == "__main__":
 
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN.format(folder=str(Path(__file__).parent), module=Path(__file__).stem))
+    script.write_text(ORPHAN.format(folder=str(Path(__file__).parent)))
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())

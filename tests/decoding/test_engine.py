@@ -9,13 +9,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.model_samples import mixed, shaken
+from helpers.worker_tasks import problems_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import Engine, make_engine
@@ -28,11 +28,9 @@ from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
+from polarvrp.problem.instances import Instances, to_arrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.problem.variants import VARIANTS, parse_variant
-from polarvrp.tolerances import POLICY_TOLERANCE
 from polarvrp.training import step as step_module
 from polarvrp.training.plan import Plan
 from polarvrp.training.step import TrainingStep
@@ -140,19 +138,6 @@ def test_ten_thousand_tours_of_every_variant_pass_the_exact_checker(size: int, g
             engine.synchronize(environment, tours)
             checks.append(pool.submit(problems_of, arrays, tours.actions.cpu().numpy(), tours.cost.cpu().numpy()))
         assert [problem for check in checks for problem in check.result()] == []
-
-
-def problems_of(instances: Instances[NodeArrays], actions: NodeArrays, cost: NodeArrays) -> list[str]:
-    """What the exact checker has to say against the tours of a batch."""
-    found = []
-    for index, row in np.argwhere(np.isfinite(cost)).tolist():
-        tour = flat_actions(actions[index, row].tolist(), instances.num_depots)
-        report = check_tour(instances, index, tour, POLICY_TOLERANCE)
-        if report.first_problem is not None:
-            found.append(report.first_problem)
-        if abs(report.cost - float(cost[index, row])) > 1e-4:
-            found.append(f"cost {float(cost[index, row])} instead of {report.cost}")
-    return found
 
 
 def config_of(paradigm: str, size: int, batch: int, **changes: Any) -> TrainConfig:
