@@ -73,9 +73,7 @@ def generate_batch(
     is_backhaul = uniform(*shape) < BACKHAUL_FRACTION  # [B, n]
     service, length = between(SERVICE_BOUNDS, *shape), between(WINDOW_LENGTH_BOUNDS, *shape)  # [B, n]
     start, limit = uniform(*shape), uniform(batch_size)  # [B, n], [B]
-    attributes = _flags(tuple(variants), torch.device(device))  # [variants, 6]
-    drawn = torch.randint(len(variants), (batch_size if mixed else 1,), generator=generator, device=device)
-    flags = attributes[drawn].expand(batch_size, -1)  # [B, 6]
+    flags = _draw_flags(variants, batch_size if mixed else 1, generator, device).expand(batch_size, -1)  # [B, 6]
     open_route, has_windows, has_limit, has_backhauls, has_mixed = flags[:, :5].unbind(dim=1)  # [B]
 
     distance = (locs[:, 1:] - locs[:, :1]).norm(dim=-1)  # [B, N-1], from the first depot to all other nodes
@@ -117,6 +115,12 @@ def draw_variants(variants: Sequence[str], generator: torch.Generator) -> tuple[
     if float(number) * len(variants) < len(several):
         return several
     return tuple(name for name in variants if not VARIANTS[name].multi_depot)
+
+
+def _draw_flags(variants: Sequence[str], count: int, generator: torch.Generator, device: torch.device | str) -> Tensor:
+    """Constraint vectors of so many variants, each drawn by itself, ``[count, 6]``."""
+    drawn = torch.randint(len(variants), (count,), generator=generator, device=device)
+    return _flags(tuple(variants), torch.device(device))[drawn]
 
 
 @lru_cache(maxsize=16)
