@@ -79,7 +79,7 @@ def test_never_longer_never_infeasible(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ["CVRP", "VRPTW", "OVRPBL", "VRPBLTW", "MDVRPMB"])
 def test_local_search_pays_off(variant: str) -> None:
-    """Nearest neighbour tours are a fifth to a half above the best; one descent takes most of that away."""
+    """Nearest neighbour tours are a fifth to a half above the best; one local search takes most of that away."""
     instances = generated(variant, 50, 8)
     tours = some_tours(instances)
     before = [check_tour(instances, index, tour).cost for index, tour in enumerate(tours)]

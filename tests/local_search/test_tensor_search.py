@@ -15,10 +15,10 @@ from polarvrp.decoding.rollout import pad_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError
 from polarvrp.local_search import tensor_search
-from polarvrp.local_search.move_selection import Choice
+from polarvrp.local_search.move_selection import SelectedMoves
 from polarvrp.local_search.moves import TAILS, TURN, BetweenRoutes, WithinRoutes
 from polarvrp.local_search.refinement import Refiner
-from polarvrp.local_search.route_segments import FORBIDDEN, Layout, Rules
+from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.local_search.tensor_search import improve, routes_searched
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
@@ -131,10 +131,10 @@ def test_every_move_gains_what_it_promises(variant: str) -> None:
     rules = Rules.of(to_tensors(instances), 2)
     sequence, _ = tensor_search._sequence(starts(instances, num_random=1).flatten(0, 1), 9, 10)
     positions = sequence.shape[1]
-    layout = Layout.of(rules, sequence, positions - 1, torch.full((6,), 10))
-    change, kinds = BetweenRoutes(rules, layout, positions).best()
-    alone, second, codes = WithinRoutes(rules, layout, positions).best()
-    route, after = layout.route[:, :positions], layout.after[:, :positions]
+    state = TourState.of(rules, sequence, positions - 1, torch.full((6,), 10))
+    change, kinds = BetweenRoutes(rules, state, positions).best()
+    alone, second, codes = WithinRoutes(rules, state, positions).best()
+    route, after = state.route[:, :positions], state.after[:, :positions]
     cases = [(*case, kinds[tuple(case)].item(), change[tuple(case)].item()) for case in admissible(change)]
     cases += [
         (row, p, second[row, p].item(), codes[row, p].item(), alone[row, p].item())
@@ -146,7 +146,7 @@ def test_every_move_gains_what_it_promises(variant: str) -> None:
         involved = (route[row, p], route[row, q])
         kind = torch.zeros(1, routes_searched(9), dtype=torch.int64)
         kind[0, list(involved)] = code
-        choice = Choice(torch.full_like(kind, p), torch.full_like(kind, q), kind)
+        choice = SelectedMoves(torch.full_like(kind, p), torch.full_like(kind, q), kind)
         order = choice.order(route[row : row + 1], after[row : row + 1])[0]
         old, new = (flat_actions(nodes.tolist(), 1) for nodes in (sequence[row], sequence[row][order]))
         before, now = (check_tour(instances, row // 2, tour, POLICY_TOLERANCE) for tour in (old, new))
@@ -160,14 +160,14 @@ def admissible(change: Tensor) -> list[list[int]]:
 
 def test_moves_of_all_kinds_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made: set[int] = set()
-    original = Choice.of.__func__
+    original = SelectedMoves.of.__func__
 
-    def noting(cls: type[Choice], *arguments: Any) -> Choice:
+    def noting(cls: type[SelectedMoves], *arguments: Any) -> SelectedMoves:
         choice = original(cls, *arguments)
         made.update(choice.kind.unique().tolist())
         return choice
 
-    monkeypatch.setattr(Choice, "of", classmethod(noting))
+    monkeypatch.setattr(SelectedMoves, "of", classmethod(noting))
     instances = generate_batch(40, 16, torch.Generator().manual_seed(0), "cpu", ("OVRP", "CVRP", "VRPTW"))
     improve(instances, random_walk(Environment(instances), 4, torch.Generator().manual_seed(1))[0])
     relocations = {4, 8, 8 + 32, 12, 12 + 32, 1, 2, 2 + 16, 3 + 16}  # 3 behind a longer block is rare

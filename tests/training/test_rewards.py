@@ -11,7 +11,7 @@ def normalizer_of(means: list[float]) -> RewardNormalizer:
 
 
 def normalized_by(normalizer: RewardNormalizer, cost: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
-    return normalizer(cost, flags, normalizer.tally(cost, flags))
+    return normalizer(cost, flags, normalizer.reward_statistics(cost, flags))
 
 
 def test_running_means_follow_their_definition() -> None:
@@ -51,5 +51,5 @@ def test_tallies_of_shares_add_up_to_that_of_the_batch() -> None:
     cost = torch.rand(6, 4, generator=generator, dtype=torch.float64)
     flags = torch.rand(6, 6, generator=generator) < 0.5
     normalizer = normalizer_of([])
-    shares = [normalizer.tally(cost[part], flags[part]) for part in (slice(0, 2), slice(2, 6))]
-    torch.testing.assert_close(sum(shares), normalizer.tally(cost, flags))
+    shares = [normalizer.reward_statistics(cost[part], flags[part]) for part in (slice(0, 2), slice(2, 6))]
+    torch.testing.assert_close(sum(shares), normalizer.reward_statistics(cost, flags))

@@ -17,8 +17,8 @@ from polarvrp.model.registry import build_policy
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.training import step as step_module
 from polarvrp.training.group import Group
+from polarvrp.training.microbatch import Microbatch, StepContext
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
-from polarvrp.training.part import Part, Recipe
 from polarvrp.training.step import TrainingStep
 
 SMALL = ModelConfig(width=32, heads=4, layers=2, feedforward_width=64)
@@ -70,26 +70,26 @@ def test_fifty_steps_on_one_batch_of_tours_lower_its_loss(objective) -> None:
     assert losses[-1] < losses[0] - 0.05 * abs(losses[0])
 
 
-def part_of(policy: Policy, settings: TrainConfig) -> Part:
-    """A part of six instances whose tours are built and chosen."""
+def microbatch_of(policy: Policy, settings: TrainConfig) -> Microbatch:
+    """A microbatch of six instances whose tours are built and chosen."""
     objective = partial(preference, temperature=0.05)
-    recipe = Recipe(policy, ParallelEngine(), settings, False, objective, None)
-    part = Part(recipe, Group().shares(6, 1)[0], torch.Generator(), torch.Generator())
-    part.seed((0, 2, 0))
-    part.take(generate_batch(10, 6, torch.Generator().manual_seed(3), "cpu"))
-    part.encode()
-    part.decode()
-    part.choose()
-    return part
+    context = StepContext(policy, ParallelEngine(), settings, False, objective, None)
+    microbatch = Microbatch(context, Group().shares(6, 1)[0], torch.Generator(), torch.Generator())
+    microbatch.seed((0, 2, 0))
+    microbatch.take(generate_batch(10, 6, torch.Generator().manual_seed(3), "cpu"))
+    microbatch.encode()
+    microbatch.decode()
+    microbatch.select_tours()
+    return microbatch
 
 
 def test_refined_tours_take_the_place_of_the_best_and_only_if_shorter() -> None:
-    part = part_of(build_policy(SMALL, 0), config("polar", refined_tours=2))
+    microbatch = microbatch_of(build_policy(SMALL, 0), config("polar", refined_tours=2))
     with Refiner(0) as refiner:
-        part.submit(refiner, (0, 2, 0))
-        part.collect()
-    part.replay()
-    tours, refinement = part.tours, part.refinement
+        microbatch.submit(refiner, (0, 2, 0))
+        microbatch.collect()
+    microbatch.replay()
+    tours, refinement = microbatch.tours, microbatch.refinement
     assert refinement is not None
     assert torch.equal(refinement.row, tours.cost.topk(2, dim=1, largest=False).indices)
     replaced = refinement.put(tours.cost, refinement.replayed.cost)
@@ -101,23 +101,23 @@ def test_refined_tours_take_the_place_of_the_best_and_only_if_shorter() -> None:
 
 
 def test_a_refined_tour_that_the_environment_refuses_is_discarded() -> None:
-    part = part_of(build_policy(SMALL, 0), config("polar"))
+    microbatch = microbatch_of(build_policy(SMALL, 0), config("polar"))
     with Refiner(0) as refiner:
-        part.submit(refiner, (0, 2, 0))
-        part.collect()
+        microbatch.submit(refiner, (0, 2, 0))
+        microbatch.collect()
     one_route = torch.arange(1, 11)  # breaks the capacity
-    part.found.zero_()[..., :10] = one_route
-    part.replay()
-    part.compare()
-    assert part.sums[-2:].tolist() == [0, 0]
+    microbatch.found.zero_()[..., :10] = one_route
+    microbatch.replay()
+    microbatch.compute_loss()
+    assert microbatch.sums[-2:].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("paradigm", ["po", "polar"])
 def test_halves_of_a_batch_add_up_to_the_whole(paradigm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums and update do not depend on how a batch is split into parts."""
+    """Sums and update do not depend on how a batch is split into microbatches."""
 
-    def outcome(parts: int) -> tuple[dict[str, float], torch.Tensor]:
-        monkeypatch.setattr(step_module, "PARTS_WHILE_REFINING", parts)
+    def outcome(microbatches: int) -> tuple[dict[str, float], torch.Tensor]:
+        monkeypatch.setattr(step_module, "MICROBATCHES_WHILE_REFINING", microbatches)
         policy = build_policy(SMALL, 0)
         with Refiner(0) as refiner:
             sums = step_of(policy, config(paradigm), refiner).run(0, 2, 0, 5)
@@ -132,7 +132,7 @@ def test_halves_of_a_batch_add_up_to_the_whole(paradigm: str, monkeypatch: pytes
 def test_every_instance_belongs_to_one_part_of_one_process() -> None:
     for total in (2, 5, 256, 391):
         for size in (1, 2):
-            for parts in (1, 2, 3):
-                shares = [share for rank in range(size) for share in Group(rank, size).shares(total, parts)]
+            for microbatches in (1, 2, 3):
+                shares = [share for rank in range(size) for share in Group(rank, size).shares(total, microbatches)]
                 assert [place for share in shares for place in range(total)[share.slice]] == list(range(total))
                 assert all(share.size > 0 and share.total == total for share in shares)

@@ -1,6 +1,6 @@
-"""Choice of moves that do not disturb each other, and their execution.
+"""Selection of moves that do not disturb each other, and their execution.
 
-Each route takes part in one move at most. The choice is a greedy matching of routes, the best move of all first: a
+Each route takes part in one move at most. The selection is a greedy matching of routes, the best move of all first: a
 pair of routes whose best move is the best for both goes ahead, then the same among the routes left.
 
 Shape legend: R tours, P positions, M routes.
@@ -19,8 +19,8 @@ MATCHINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The move of each route, int64, ``[R, M]``; both routes of a move name the same.
+class SelectedMoves:
+    """Selected move of each route, int64, ``[R, M]``; both routes of a move name the same.
 
     Attributes:
         first: Position p.
@@ -39,8 +39,8 @@ class Choice:
         routes: int,
         between: tuple[Tensor, Tensor],
         within: tuple[Tensor, Tensor, Tensor] | None,
-    ) -> "Choice":
-        """Choose.
+    ) -> "SelectedMoves":
+        """Select the moves.
 
         Args:
             route: Number of the route of each position, int64, ``[R, P]``.

@@ -1,13 +1,13 @@
-"""Moves of a local search, all of them judged at once: what each would gain, and whether all rules would hold.
+"""Move evaluation of a local search, all moves at once: what each would gain, and whether all rules would hold.
 
 A move is two positions p and q, where ``(p, p + a]`` and ``(q, q + b]`` change places, each reversed or not; a = 0 or
 b = 0 is a relocation. Two more kinds exchange what follows p and q in two routes (2-opt*) or reverse ``(p, q]``
 (2-opt). A kind is coded in bits, so it can be taken apart without a table.
 
-Between routes the two routes are judged apart: what p's route costs with the other's block does not depend on what
+Between routes the two routes are judged apart: what p's route costs with the other's segment does not depend on what
 the other gets, so a table of one side and its transpose make the table of the move.
 
-Shape legend: R tours, P positions, W widths, Y rows of the tables of blocks.
+Shape legend: R tours, P positions, W widths, Y rows of the tables of segments.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polarvrp.local_search.route_segments import FORBIDDEN, MARGIN, Blocks, Layout, Rules
+from polarvrp.local_search.route_segments import FORBIDDEN, MARGIN, Rules, SegmentTable, TourState
 
 IMPOSSIBLE = 2 * FORBIDDEN
 TAILS, TURN = 64, 128
 RELOCATED = ((1, False), (2, False), (2, True), (3, False), (3, True))
-"""Lengths and directions of blocks that change places with nothing."""
+"""Lengths and directions of segments that change places with nothing."""
 
 
 def kind(first: int = 0, second: int = 0, turn_first: bool = False, turn_second: bool = False) -> int:
@@ -29,8 +29,8 @@ def kind(first: int = 0, second: int = 0, turn_first: bool = False, turn_second:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The beginning of a new route, in shapes that broadcast.
+class RoutePrefix:
+    """Prefix of a new route, in shapes that broadcast.
 
     Attributes:
         start: Start of the last service so far.
@@ -44,19 +44,19 @@ class Way:
     picked: Tensor
     peak: Tensor
 
-    def then(self, arc: Tensor, block: Blocks) -> "Way":
-        """Go on along an arc, which includes the service before it, and through a block."""
+    def then(self, arc: Tensor, segment: SegmentTable) -> "RoutePrefix":
+        """Append an arc, which includes the service before it, and a segment."""
         arrival = self.start + arc
-        late = arrival - block.latest
-        return Way(
-            start=torch.maximum(arrival + block.duration, block.ready),
+        late = arrival - segment.latest
+        return RoutePrefix(
+            start=torch.maximum(arrival + segment.duration, segment.ready),
             excess=late if self.excess is None else torch.maximum(self.excess, late),
-            picked=self.picked + block.picked,
-            peak=torch.maximum(self.peak + block.delivered, self.picked + block.peak),
+            picked=self.picked + segment.picked,
+            peak=torch.maximum(self.peak + segment.delivered, self.picked + segment.peak),
         )
 
     def end(self, arc: Tensor, latest: Tensor, delivered: Tensor, peak: Tensor) -> Tensor:
-        """Go on along an arc to the rest of a route; how far the worst rule is broken, positive if any is."""
+        """Append an arc and the rest of a route; how far the worst rule is broken, positive if any is."""
         late = self.start + arc - latest
         load = torch.maximum(self.peak + delivered, self.picked + peak)
         excess = torch.maximum(late, load)
@@ -68,23 +68,23 @@ class BetweenRoutes:
 
     Args:
         rules: Of the instances.
-        layout: Of the tours.
+        state: Of the tours.
         positions: P.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, positions: int) -> None:
-        self._layout, self._positions, self._capacity = layout, positions, rules.capacity
-        nodes = layout.nodes[:, : positions + MARGIN]
+    def __init__(self, rules: Rules, state: TourState, positions: int) -> None:
+        self._state, self._positions, self._capacity = state, positions, rules.capacity
+        nodes = state.nodes[:, : positions + MARGIN]
         size = nodes.shape[1]
         self._length = rules.between(
             nodes[:, :, None].expand(-1, -1, size), nodes[:, None].expand(-1, size, -1)
         )  # [R, P + 4, P + 4]
-        self._time = self._length + layout.service[:, :size, None]
+        self._time = self._length + state.service[:, :size, None]
         self._back_time = self._time.mT
-        self._spare = (rules.limit[:, None] - layout.length)[:, :positions, None]
-        self._before = Way(
-            self._column(layout.start), None,
-            self._column(layout.picked_before) - rules.capacity, self._column(layout.peak_before) - rules.capacity,
+        self._spare = (rules.limit[:, None] - state.length)[:, :positions, None]
+        self._before = RoutePrefix(
+            self._column(state.start), None,
+            self._column(state.picked_before) - rules.capacity, self._column(state.peak_before) - rules.capacity,
         )  # fmt: skip
 
     def best(self) -> tuple[Tensor, Tensor]:
@@ -108,7 +108,7 @@ class BetweenRoutes:
         for change, code in candidates:
             kinds = torch.where(change < best, code, kinds)
             best = torch.minimum(change, best)
-        route = self._layout.route[:, : self._positions]
+        route = self._state.route[:, : self._positions]
         return torch.where(route[:, :, None] == route[:, None], IMPOSSIBLE, best), kinds
 
     def _column(self, values: Tensor, ahead: int = 0) -> Tensor:
@@ -120,29 +120,29 @@ class BetweenRoutes:
 
     def _old(self, length: int) -> Tensor:
         """Length from p to p + length + 1, forbidden if that leaves the route or changes a locked one, ``[R, P]``."""
-        layout, end = self._layout, self._positions
+        state, end = self._state, self._positions
         legs = self._length.diagonal(1, 1, 2)[:, : end + MARGIN - 1]
         old = legs[:, :end]
         for ahead in range(1, length + 1):
             old = old + legs[:, ahead : ahead + end]
-        leaves = layout.route[:, length : length + end] != layout.route[:, :end]
-        return old.masked_fill(leaves | layout.locked[:, :end], -FORBIDDEN)
+        leaves = state.route[:, length : length + end] != state.route[:, :end]
+        return old.masked_fill(leaves | state.locked[:, :end], -FORBIDDEN)
 
     def _replaced(self, outgoing: int, incoming: int, turn: bool) -> Tensor:
         """Change of length of p's route if ``(q, q + incoming]`` replaces ``(p, p + outgoing]``, ``[R, P, P]``."""
-        layout, end = self._layout, self._positions
+        state, end = self._state, self._positions
         first, last = (incoming, 1) if turn else (1, incoming)
-        table = layout.reverse if turn else layout.forward
-        block = table.map(lambda values: values[:, None, :end, incoming - 1])
+        table = state.reverse if turn else state.forward
+        segment = table.map(lambda values: values[:, None, :end, incoming - 1])
         arrive = self._arcs(self._length, 0, first)
         leave = self._arcs(self._length.mT, outgoing + 1, last)
-        change = arrive + leave + block.length - self._old(outgoing)[..., None]
-        way = self._before.then(self._arcs(self._time, 0, first), block)
-        excess = way.end(
+        change = arrive + leave + segment.length - self._old(outgoing)[..., None]
+        prefix = self._before.then(self._arcs(self._time, 0, first), segment)
+        excess = prefix.end(
             self._arcs(self._back_time, outgoing + 1, last),
-            self._column(layout.latest, outgoing + 1),
-            self._column(layout.delivered_after, outgoing),
-            self._column(layout.peak_after, outgoing),
+            self._column(state.latest, outgoing + 1),
+            self._column(state.delivered_after, outgoing),
+            self._column(state.peak_after, outgoing),
         )
         return change.masked_fill(torch.maximum(excess, change - self._spare) > 0, FORBIDDEN)
 
@@ -153,17 +153,17 @@ class BetweenRoutes:
 
     def _tails(self) -> tuple[Tensor, Tensor]:
         """Exchanges of all that follows p and q, and their kind, ``[R, P, P]``."""
-        layout, end = self._layout, self._positions
+        state, end = self._state, self._positions
         arc = self._arcs(self._length, 0, 1)
         excess = self._before.end(
             self._arcs(self._time, 0, 1),
-            layout.latest[:, None, 1 : end + 1],
-            layout.delivered_after[:, None, :end],
-            layout.peak_after[:, None, :end],
+            state.latest[:, None, 1 : end + 1],
+            state.delivered_after[:, None, :end],
+            state.peak_after[:, None, :end],
         )
-        rest = (layout.length - layout.length_before)[:, None, :end] - self._old(0)[:, None]
-        length = self._column(layout.length_before) + arc + rest
-        excess = torch.maximum(excess, length - (self._spare + self._column(layout.length)))
+        rest = (state.length - state.length_before)[:, None, :end] - self._old(0)[:, None]
+        length = self._column(state.length_before) + arc + rest
+        excess = torch.maximum(excess, length - (self._spare + self._column(state.length)))
         change = (arc - self._old(0)[..., None]).masked_fill(excess > 0, FORBIDDEN)
         return change + change.mT, torch.full_like(change, TAILS, dtype=torch.int16)
 
@@ -171,28 +171,28 @@ class BetweenRoutes:
 class WithinRoutes:
     """Relocations and reversals within a route.
 
-    No length can break the limit, for only shorter ones are taken. Exchanges of blocks within a route are left out:
+    No length can break the limit, for only shorter ones are taken. Exchanges of segments within a route are left out:
     after relocations, reversals and the moves between routes they found nothing in some hundred searches.
 
     Args:
         rules: Of the instances.
-        layout: Of the tours.
+        state: Of the tours.
         positions: P.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, positions: int) -> None:
-        self._layout, self._positions = layout, positions
-        self._width = layout.forward.length.shape[2]
+    def __init__(self, rules: Rules, state: TourState, positions: int) -> None:
+        self._state, self._positions = state, positions
+        self._width = state.forward.length.shape[2]
         rows, span = positions + self._width + MARGIN, self._width + MARGIN + 1
-        ahead = layout.nodes.unfold(1, span, 1)[:, :rows]  # [R, Y, W + 5]
-        here = layout.nodes[:, :rows, None].expand_as(ahead)
+        ahead = state.nodes.unfold(1, span, 1)[:, :rows]  # [R, Y, W + 5]
+        here = state.nodes[:, :rows, None].expand_as(ahead)
         self._out, self._back = rules.between(here, ahead), rules.between(ahead, here)
         self._legs = self._out[:, :, 1]
-        self._service = layout.service
-        self._before = Way(
-            layout.start[:, :positions, None], None,
-            layout.picked_before[:, :positions, None] - rules.capacity,
-            layout.peak_before[:, :positions, None] - rules.capacity,
+        self._service = state.service
+        self._before = RoutePrefix(
+            state.start[:, :positions, None], None,
+            state.picked_before[:, :positions, None] - rules.capacity,
+            state.peak_before[:, :positions, None] - rules.capacity,
         )  # fmt: skip
 
     def best(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -227,45 +227,45 @@ class WithinRoutes:
         length = self._back[:, column : column + self._positions, start : start + self._width + 1 - first]
         return length, length + self._second(self._service, row, first)
 
-    def _block(self, table: Blocks, skipped: int, first: int) -> Blocks:
+    def _segment(self, table: SegmentTable, skipped: int, first: int) -> SegmentTable:
         """``(p + skipped, q]``."""
         positions, width = self._positions, self._width
         return table.map(lambda values: values[:, skipped : skipped + positions, first - skipped - 1 : width - skipped])
 
-    def _short(self, length: int, turn: bool) -> Blocks:
+    def _short(self, length: int, turn: bool) -> SegmentTable:
         """``(p, p + length]``."""
-        table = self._layout.reverse if turn else self._layout.forward
+        table = self._state.reverse if turn else self._state.forward
         return table.map(lambda values: values[:, : self._positions, length - 1, None])
 
-    def _short_second(self, length: int, turn: bool, first: int) -> Blocks:
+    def _short_second(self, length: int, turn: bool, first: int) -> SegmentTable:
         """``(q, q + length]``."""
-        table = self._layout.reverse if turn else self._layout.forward
+        table = self._state.reverse if turn else self._state.forward
         return table.map(lambda values: self._second(values[..., length - 1], 0, first))
 
     def _finish(
-        self, way: Way, arc: Tensor, taken: int, change: Tensor, first: int, code: int
+        self, prefix: RoutePrefix, arc: Tensor, taken: int, change: Tensor, first: int, code: int
     ) -> tuple[Tensor, Tensor, int]:
         """Go on along an arc to what follows q + taken; the best q of each p."""
-        layout = self._layout
-        excess = way.end(
+        state = self._state
+        excess = prefix.end(
             arc,
-            self._second(layout.latest, taken + 1, first),
-            self._second(layout.delivered_after, taken, first),
-            self._second(layout.peak_after, taken, first),
+            self._second(state.latest, taken + 1, first),
+            self._second(state.delivered_after, taken, first),
+            self._second(state.peak_after, taken, first),
         )
-        outside = self._second(layout.route, taken, first) != self._vector(layout.route, 0)
-        outside = outside | self._vector(layout.locked, 0)
+        outside = self._second(state.route, taken, first) != self._vector(state.route, 0)
+        outside = outside | self._vector(state.locked, 0)
         best, index = change.masked_fill((excess > 0) | outside, IMPOSSIBLE).min(-1)
         return best, index + first + torch.arange(self._positions, device=index.device), code
 
     def _turned(self) -> tuple[Tensor, Tensor, int]:
         """2-opt: p, then q back to p + 1, then q + 1."""
-        block = self._block(self._layout.reverse, 0, first := 2)
-        straight = self._block(self._layout.forward, 0, first)
+        segment = self._segment(self._state.reverse, 0, first := 2)
+        straight = self._segment(self._state.forward, 0, first)
         arrive, leave = self._arc(0, 0, first), self._arc(1, 1, first)
-        change = arrive[0] + leave[0] + (block.length - straight.length)
+        change = arrive[0] + leave[0] + (segment.length - straight.length)
         change = change - self._vector(self._legs, 0) - self._second(self._legs, 0, first)
-        return self._finish(self._before.then(arrive[1], block), leave[1], 0, change, first, TURN)
+        return self._finish(self._before.then(arrive[1], segment), leave[1], 0, change, first, TURN)
 
     def _later(self, length: int, turn: bool) -> tuple[Tensor, Tensor, int]:
         """``(p, p + length]`` moves behind q."""
@@ -274,11 +274,13 @@ class WithinRoutes:
         moved, straight = self._short(length, turn), self._short(length, False)
         skip = self._out[:, : self._positions, length + 1, None]
         arrive, leave = self._arc_back(0, head, first), self._arc(tail, 1, first)
-        way = self._before.then(skip + self._vector(self._service, 0), self._block(self._layout.forward, length, first))
+        prefix = self._before.then(
+            skip + self._vector(self._service, 0), self._segment(self._state.forward, length, first)
+        )
         change = skip + arrive[0] + leave[0] + (moved.length - straight.length)
         change = change - self._vector(self._legs, 0) - self._vector(self._legs, length)
         change = change - self._second(self._legs, 0, first)
-        return self._finish(way.then(arrive[1], moved), leave[1], 0, change, first, kind(length, 0, turn_first=turn))
+        return self._finish(prefix.then(arrive[1], moved), leave[1], 0, change, first, kind(length, 0, turn_first=turn))
 
     def _earlier(self, length: int, turn: bool) -> tuple[Tensor, Tensor, int]:
         """``(q, q + length]`` moves behind p."""
@@ -287,9 +289,9 @@ class WithinRoutes:
         moved, straight = self._short_second(length, turn, first), self._short_second(length, False, first)
         arrive, leave = self._arc(0, head, first), self._arc_back(tail, 1, first)
         skip = self._second(self._out[:, :, length + 1], 0, first)
-        way = self._before.then(arrive[1], moved).then(leave[1], self._block(self._layout.forward, 0, first))
+        prefix = self._before.then(arrive[1], moved).then(leave[1], self._segment(self._state.forward, 0, first))
         change = arrive[0] + leave[0] + skip + (moved.length - straight.length)
         change = change - self._vector(self._legs, 0) - self._second(self._legs, 0, first)
         change = change - self._second(self._legs, length, first)
         time = skip + self._second(self._service, 0, first)
-        return self._finish(way, time, length, change, first, kind(0, length, turn_second=turn))
+        return self._finish(prefix, time, length, change, first, kind(0, length, turn_second=turn))

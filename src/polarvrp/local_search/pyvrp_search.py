@@ -1,4 +1,4 @@
-"""Descent of one tour: PyVRP's local search under a schedule of rising penalties, always from the original tour.
+"""Local search of PyVRP on one tour, under a schedule of rising penalties, always from the original tour.
 
 The first result that is feasible and strictly shorter replaces the tour, judged by the exact checker; if there is none
 the tour stays. So refined tours are never longer and never break a rule that the original kept.
@@ -41,7 +41,7 @@ SEEDS = 2**32
 
 @dataclass(frozen=True, slots=True)
 class RefinedTour:
-    """What became of a tour.
+    """Refined tour, or the original where nothing better was found.
 
     Attributes:
         actions: The better tour in flat form, or the original one.
@@ -54,8 +54,8 @@ class RefinedTour:
     improved: bool
 
 
-class Descent:
-    """Local search on one instance; what PyVRP needs to know of it is built once for all its tours.
+class PyVRPSearch:
+    """Local search of PyVRP on one instance; what PyVRP needs to know of it is built once for all its tours.
 
     Args:
         instances: At least one customer each, in main memory.
@@ -113,15 +113,15 @@ class Descent:
 def refine_tours(
     instances: Instances[NodeArrays], index: int, tours: Sequence[Sequence[int]], seeds: Sequence[int]
 ) -> list[RefinedTour]:
-    """Refine tours of one instance, in flat form, each by its own seed; see ``Descent.refine``.
+    """Refine tours of one instance, in flat form, each by its own seed; see ``PyVRPSearch.refine``.
 
     Raises:
         InfeasibleTourError: If a tour visits a customer twice or not at all.
     """
     if instances.num_customers == 0:
         return [RefinedTour(list(actions), 0.0, improved=False) for actions in tours]
-    descent = Descent(instances, index)
-    return [descent.refine(actions, seed) for actions, seed in zip(tours, seeds, strict=True)]
+    search = PyVRPSearch(instances, index)
+    return [search.refine(actions, seed) for actions, seed in zip(tours, seeds, strict=True)]
 
 
 def neighbours(instance: IntegerInstance, count: int) -> dict[Activity, list[Activity]]:

@@ -1,7 +1,7 @@
 """Refinement of tours by local search on CPU cores: the step that turns preference optimisation into POLAR.
 
 Tours and instances reach the processes through shared memory, so a GPU goes on with other tours while the cores work.
-What happens to a tour is told in ``training.descent``.
+What happens to a tour is told in ``local_search.pyvrp_search``.
 
 Shape legend: B instances, k tours per instance, T actions, R actions of a refined tour.
 """
@@ -49,7 +49,7 @@ class RefinementError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RefinedTours:
-    """What became of the tours of a batch, in main memory, pinned where the tours came from a GPU.
+    """Refined tours of a batch, in main memory, pinned where the tours came from a GPU.
 
     Attributes:
         actions: The better tours, or the original ones, padded with depot 0, int64, ``[B, k, R]``; R depends on the

@@ -1,7 +1,7 @@
-"""What a local search must know of parts of routes to judge in constant time a route put together from such parts.
+"""Segment tables for constant-time move evaluation: a route put together from segments is judged without a walk.
 
 All tours lie in sequences of one length: a depot opens each of M routes, empty ones included, so a sequence has P = n
-+ M positions. The block ``(p, q]`` is what is served after position p up to q. Each block, forward and reversed,
++ M positions. The segment ``(p, q]`` is what is served after position p up to q. Each segment, forward and reversed,
 knows when it may start at the latest and when its last service starts, given its first arrival; its length; its
 deliveries, pickups and largest load. These are running maxima and minima along the sequence: with A the time from the
 depot to a position without any waiting, the service at q starts at ``A_q + max(e_k - A_k)`` over k up to q, and what
@@ -12,7 +12,7 @@ Two reductions make the rules of all variants one. Without mixed backhauls, an a
 customer is forbidden by its length; then the largest load on the way is the larger of the sums of deliveries and
 pickups, the quantity that counts there. Open routes have no legs to the depot and no closing time.
 
-Shape legend: R tours, N nodes, P positions, W widths of blocks, Y rows of tables, Z positions with what is appended
+Shape legend: R tours, N nodes, P positions, W widths of segments, Y rows of tables, Z positions with what is appended
 so that windows may reach beyond the end.
 """
 
@@ -31,12 +31,12 @@ FORBIDDEN = 1e4
 _UNBOUNDED = 5e3  # a limit or the end of a window where there is none; below the length of a forbidden arc
 _SEGMENT = 1e5  # between the values of neighbouring routes, so that one running maximum serves all of them
 MARGIN = 4
-"""Positions beyond a block that moves look at."""
+"""Positions beyond a segment that moves look at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The instances of R tours.
+    """Rules of the instances of R tours, in tensors.
 
     Attributes:
         arcs: Lengths, free legs and forbidden arcs included, float32, ``[R, N, N]``.
@@ -84,8 +84,8 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """Parts of routes as one sees them from outside.
+class SegmentTable:
+    """Segments of routes by what their concatenation needs.
 
     Attributes:
         latest: Latest arrival at the first node, lower than any arrival if the part breaks a rule by itself.
@@ -105,9 +105,9 @@ class Blocks:
     picked: Tensor
     peak: Tensor
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Blocks":
+    def map(self, function: Callable[[Tensor], Tensor]) -> "SegmentTable":
         """The same function of each attribute."""
-        return Blocks(
+        return SegmentTable(
             function(self.latest),
             function(self.duration),
             function(self.ready),
@@ -119,8 +119,8 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where everything of R tours lies, and what is before and after each position of its route.
+class TourState:
+    """State of R tours: where everything lies, prefixes and suffixes of each position, and the segment tables.
 
     Attributes:
         nodes: At each position, int64, ``[R, Z]``.
@@ -137,7 +137,7 @@ class Layout:
         peak_after: Largest load if the route began after the position, ``[R, Z]``.
         length_before: Of the route up to the position, ``[R, Z]``.
         length: Of the position's route, ``[R, Z]``.
-        forward: Blocks ``(p, p + w]`` for w = 1 to W, ``[R, Y, W]``.
+        forward: Segments ``(p, p + w]`` for w = 1 to W, ``[R, Y, W]``.
         reverse: The same, visited the other way round.
     """
 
@@ -154,17 +154,17 @@ class Layout:
     peak_after: Tensor
     length_before: Tensor
     length: Tensor
-    forward: Blocks
-    reverse: Blocks
+    forward: SegmentTable
+    reverse: SegmentTable
 
     @classmethod
-    def of(cls, rules: Rules, sequence: Tensor, width: int, locked: Tensor) -> "Layout":
-        """Look at tours.
+    def of(cls, rules: Rules, sequence: Tensor, width: int, locked: Tensor) -> "TourState":
+        """State of tours.
 
         Args:
             rules: Of their instances.
             sequence: Nodes, int64, ``[R, P]``, a depot first; every tour feasible.
-            width: W, the widest block.
+            width: W, the widest segment.
             locked: Number of the first route that must stay as it is, int64, ``[R]``.
         """
         rows = sequence.shape[1] + width + MARGIN
@@ -258,8 +258,8 @@ def _ends(opens: Tensor) -> tuple[Tensor, Tensor]:
 
 def _tables(
     sums: _Sums, route: Tensor, earliest: Tensor, latest: Tensor, rows: int, width: int
-) -> tuple[Blocks, Blocks]:
-    """Blocks of all widths after the first Y positions, forward and reversed."""
+) -> tuple[SegmentTable, SegmentTable]:
+    """Segments of all widths after the first Y positions, forward and reversed."""
 
     def windows(values: Tensor) -> Tensor:
         return values.unfold(-1, width + 1, 1)[..., :rows, 1:]
@@ -270,12 +270,12 @@ def _tables(
     opening, closing = windows(earliest.float()), windows(latest.float())
     early, late = opening - clock, closing - clock
     early_back, late_back = opening - back, (closing - back).cummin(-1).values
-    # Reversed, the last of a block is served before all others: what waits for it must still be in time.
+    # Reversed, the last of a segment is served before all others: what waits for it must still be in time.
     broken = (early_back - late_back).cummax(-1).values > 0
     outside = (windows(route) != route[:, :rows, None]) * FORBIDDEN
     inner = length - length[..., :1] + outside
     rise, fall = net.cummax(-1).values.clamp(min=0), net.cummin(-1).values.clamp(max=0)
-    forward = Blocks(
+    forward = SegmentTable(
         latest=clock[..., :1] + late.cummin(-1).values,
         duration=clock - clock[..., :1],
         ready=clock + early.cummax(-1).values,
@@ -284,7 +284,7 @@ def _tables(
         picked=picked,
         peak=delivered + rise,
     )
-    reverse = Blocks(
+    reverse = SegmentTable(
         latest=(back + late_back).masked_fill(broken, -FORBIDDEN),
         duration=back[..., :1] - back,
         ready=back[..., :1] + early_back.cummax(-1).values,

@@ -1,6 +1,6 @@
-"""Tables of instances and tours in memory that processes share, and the work on them; free of torch.
+"""Shared-memory tables of instances and tours, and the work on them; free of torch.
 
-A table holds a batch of instances, k tours of each and room for what becomes of them. Its memory begins with its shape,
+A table holds a batch of instances, k tours of each and room for the refined ones. Its memory begins with its shape,
 so a process that knows the name of a segment knows all.
 
 Shape legend: B instances, N nodes, k tours per instance, T actions of a given tour, R actions of a refined one.
@@ -43,7 +43,7 @@ SECONDS_TO_LOCK = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a table.
+    """Shape of a table.
 
     Attributes:
         num_instances: B.
@@ -132,7 +132,7 @@ class Table:
                 self._write(index, number, tour)
 
     def refined(self, index: int, number: int) -> RefinedTour:
-        """What became of a tour of an instance."""
+        """Refined tour of an instance."""
         actions = flat_actions(self.arrays["refined"][index, number].tolist(), self.shape.num_depots)
         cost, improved = self.arrays["cost"][index, number], self.arrays["improved"][index, number]
         return RefinedTour(actions, float(cost), bool(improved))

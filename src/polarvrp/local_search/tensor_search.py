@@ -1,7 +1,7 @@
-"""Local search on batches of tours in tensor operations: descent to a local optimum, on whatever device the tours are.
+"""Batched local search in tensor operations: descent to a local optimum, on whatever device the tours are.
 
-Each round judges every move of every tour (``training.moves``) and makes the best that do not disturb each other
-(``training.independent_moves``). Rounds have static shapes and no step depends on data, so all of them can be
+Each round judges every move of every tour (``local_search.moves``) and makes the best that do not disturb each other
+(``local_search.move_selection``). Rounds have static shapes and no step depends on data, so all of them can be
 captured in one graph.
 
 Never does a tour break a rule on the way: unlike PyVRP's search, this one knows no penalties.
@@ -16,16 +16,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from polarvrp.errors import ConfigError
-from polarvrp.local_search.move_selection import Choice
+from polarvrp.local_search.move_selection import SelectedMoves
 from polarvrp.local_search.moves import BetweenRoutes, WithinRoutes
-from polarvrp.local_search.route_segments import FORBIDDEN, Layout, Rules
+from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.problem.instances import Instances
 from polarvrp.tolerances import POLICY_TOLERANCE
 
 ROUNDS_A_BLOCK = 6
 """The last round of a block looks within routes as well: as good as in every round, or better, at half the price. Then
 routes that had no place in the sequence may take that of others that have vanished."""
-WIDEST_BLOCK = 32
+WIDEST_SEGMENT = 32
 """Moves within a route reach that far."""
 
 
@@ -138,21 +138,21 @@ def _round(rules: Rules, sequence: Tensor, crowded: Tensor, look_within: bool) -
     """
     positions = sequence.shape[1]
     routes = positions - rules.customers
-    layout = Layout.of(rules, sequence, min(WIDEST_BLOCK, positions - 1), torch.where(crowded, routes - 1, routes))
-    between = BetweenRoutes(rules, layout, positions).best()
-    within = WithinRoutes(rules, layout, positions).best() if look_within else None
-    route, after = layout.route[:, :positions], layout.after[:, :positions]
-    return sequence.gather(1, Choice.of(route, routes, between, within).order(route, after))
+    state = TourState.of(rules, sequence, min(WIDEST_SEGMENT, positions - 1), torch.where(crowded, routes - 1, routes))
+    between = BetweenRoutes(rules, state, positions).best()
+    within = WithinRoutes(rules, state, positions).best() if look_within else None
+    route, after = state.route[:, :positions], state.after[:, :positions]
+    return sequence.gather(1, SelectedMoves.of(route, routes, between, within).order(route, after))
 
 
 def _feasible(rules: Rules, tours: Tensor) -> Tensor:
     """Tours ``[R, T]`` that break no rule by more than the tolerance of policies, bool, ``[R]``."""
     routes = rules.customers + 1
     sequence, _ = _sequence(tours, rules.customers, routes)
-    layout = Layout.of(rules, sequence, 1, torch.full_like(sequence[:, 0], routes))
-    legs = rules.between(layout.nodes[:, :-1], layout.nodes[:, 1:])
-    arrival = (layout.start + layout.service)[:, :-1] + legs
-    latest = rules.nodes[:, 1].gather(1, layout.nodes[:, 1:])
+    state = TourState.of(rules, sequence, 1, torch.full_like(sequence[:, 0], routes))
+    legs = rules.between(state.nodes[:, :-1], state.nodes[:, 1:])
+    arrival = (state.start + state.service)[:, :-1] + legs
+    latest = rules.nodes[:, 1].gather(1, state.nodes[:, 1:])
     on_time = ((arrival <= latest + POLICY_TOLERANCE) & (legs < FORBIDDEN)).all(1)
-    short = (layout.length <= rules.limit[:, None] + POLICY_TOLERANCE).all(1)
-    return on_time & short & (layout.peak_before <= rules.capacity).all(1)
+    short = (state.length <= rules.limit[:, None] + POLICY_TOLERANCE).all(1)
+    return on_time & short & (state.peak_before <= rules.capacity).all(1)

@@ -71,14 +71,11 @@ class CheckpointStore:
         Raises:
             DataError: If it cannot be written; the one before it stays.
         """
-        self.put(position, _tensors(model, optimizer), KEPT if optimizer is not None else 1)
-
-    def put(self, position: Position, tensors: dict[str, Tensor], kept: int = KEPT) -> None:
-        """Write a checkpoint of these tensors, then remove those older than the newest ``kept``; as ``save``."""
+        kept = KEPT if optimizer is not None else 1
         self._remove_leftovers()
         final = self._folder / f"checkpoint-{position.stage:02d}-{position.epoch:05d}-{position.step:08d}"
         try:
-            self._write(final, position, tensors)
+            self._write(final, position, _tensors(model, optimizer))
         except (OSError, SafetensorError) as error:
             self._remove_leftovers()
             reason = getattr(error, "strerror", None) or error

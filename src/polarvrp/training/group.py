@@ -1,4 +1,4 @@
-"""The processes that share a training: one, or several that ``torchrun`` started, each with a GPU of its own.
+"""Data parallelism: the processes of a training, one, or several of ``torchrun`` with a GPU of its own each.
 
 Every process draws the whole batch and works on its share of the instances; gradients and sums are added up. So the
 results are those of one process, up to the rounding of sums.
@@ -51,17 +51,17 @@ class Group:
         """Whether this process writes files and logs."""
         return self.rank == 0
 
-    def shares(self, total: int, parts: int) -> list[Share]:
-        """This process's share of a batch, in at most that many parts of nearly equal size.
+    def shares(self, total: int, microbatches: int) -> list[Share]:
+        """This process's share of a batch, in at most that many microbatches of nearly equal size.
 
         Raises:
             ConfigError: If a process would get no instance.
         """
         if total < self.size:
             raise ConfigError(f"a batch of {total} instances cannot be shared by {self.size} processes; start fewer")
-        parts = min(parts, total // self.size)
-        bounds = [total * number // (self.size * parts) for number in range(self.size * parts + 1)]
-        mine = range(self.rank * parts, (self.rank + 1) * parts)
+        count = min(microbatches, total // self.size)
+        bounds = [total * number // (self.size * count) for number in range(self.size * count + 1)]
+        mine = range(self.rank * count, (self.rank + 1) * count)
         return [Share(bounds[number], bounds[number + 1] - bounds[number], total) for number in mine]
 
     def add_up(self, tensor: Tensor) -> None:

@@ -12,7 +12,7 @@ GROUPS = 8
 
 
 class RewardNormalizer:
-    """Divides costs by the exponential mean of their group's costs.
+    """Normaliser of rewards: costs divided by the exponential mean of their group's costs.
 
     Groups are the combinations of open routes, time windows and distance limits; instances with and without backhauls
     share one, as in the published code. The mean is ``0.75 old + 0.25 new``, updated before use; a group's first
@@ -33,8 +33,8 @@ class RewardNormalizer:
         means: list[float] = self._means.tolist()
         return [] if means[0] != means[0] else means
 
-    def tally(self, cost: Tensor, flags: Tensor) -> Tensor:
-        """How many instances each group has, and the sum of their mean costs; processes add theirs up.
+    def reward_statistics(self, cost: Tensor, flags: Tensor) -> Tensor:
+        """Number of instances of each group and the sum of their mean costs; processes add theirs up.
 
         Args:
             cost: Float, ``[B, S]``.
@@ -47,18 +47,18 @@ class RewardNormalizer:
         sums = torch.where(member, mean_of_legal(cost)[:, None], 0.0).sum(0)
         return torch.stack((member.sum(0).to(cost.dtype), sums))
 
-    def __call__(self, cost: Tensor, flags: Tensor, tally: Tensor) -> Tensor:
+    def __call__(self, cost: Tensor, flags: Tensor, statistics: Tensor) -> Tensor:
         """Update the means and normalise.
 
         Args:
             cost: Float, ``[B, S]``.
             flags: Constraint vectors, bool, ``[B, 6]``.
-            tally: Of the whole batch.
+            statistics: Of the whole batch.
 
         Returns:
             Float, ``[B, S]``.
         """
-        members, sums = tally
+        members, sums = statistics
         latest = sums / members.clamp(min=1)
         old = torch.where(self._means.isnan(), latest, self._means)
         self._means.copy_(torch.where(members > 0, OLD_SHARE * old + (1 - OLD_SHARE) * latest, old))

@@ -1,4 +1,4 @@
-"""What changes during a training, as functions of the epoch alone, so that a run can stop and go on anywhere."""
+"""Schedules of a training as functions of the epoch alone, so that a run can stop and go on anywhere."""
 
 from polarvrp.config.training import TrainConfig
 

@@ -15,12 +15,12 @@ from polarvrp.seeds import derive_seed
 
 
 class StageNetworks:
-    """Builds the network that a stage begins with.
+    """Networks that the stages begin with.
 
     Args:
         model: The network asked for.
         config: Recipe with the stages.
-        folder: Where the networks of finished stages are kept.
+        folder: Where the networks of finished stages are stored.
         device: Where networks compute.
     """
 
@@ -38,16 +38,17 @@ class StageNetworks:
         if kind == "none":
             config = self._model if len(stages) == 1 else replace(self._model, adapters="none")
             return build_policy(config, seed).to(self._device)
-        base = self._finished(0)
+        base = self._load(0)
         if kind == "single":
             return specialize(base, seed)
-        return mix(base, [self._finished(earlier) for earlier in range(1, stage)], seed)
+        return mix(base, [self._load(earlier) for earlier in range(1, stage)], seed)
 
-    def keep(self, stage: int, policy: Policy) -> None:
-        """Keep the network of a finished stage for those to come."""
+    def store(self, stage: int, policy: Policy) -> None:
+        """Store the network of a finished stage for those to come."""
         save_policy(self._path(stage), policy, {"stage": self._config.stages[stage].name})
 
-    def _finished(self, stage: int) -> Policy:
+    def _load(self, stage: int) -> Policy:
+        """Network of a finished stage."""
         policy, _ = load_policy(self._path(stage), self._device)
         return policy
 

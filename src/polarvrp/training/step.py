@@ -1,7 +1,7 @@
 """One training step: fresh instances, tours without gradients, one coefficient a tour, gradients in one pass.
 
-Refinement on CPU cores overlaps with the device: the batch then goes through the step in parts, each handed to the
-cores as soon as its tours are built.
+Refinement on CPU cores overlaps with the device: the batch then goes through the step in microbatches, each handed to
+the cores as soon as its tours are built.
 """
 
 import logging
@@ -20,15 +20,15 @@ from polarvrp.problem.torch_generator import draw_variants, generate_batch
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import SINGLE, Group, flatten, unflatten
+from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
 from polarvrp.training.objectives import preference, reinforce
-from polarvrp.training.part import SUMS, Part, Recipe
 from polarvrp.training.plan import Plan
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refines
 
 logger = logging.getLogger(__name__)
 
-PARTS_WHILE_REFINING = 2
+MICROBATCHES_WHILE_REFINING = 2
 
 Shape: TypeAlias = tuple[int, bool, bool, int, tuple[str, ...]]
 """Stage, whether tours are refined, whether the decoder is ramped up, batch size, variants."""
@@ -62,7 +62,7 @@ class TrainingStep:
         self._policy, self._optimizer, self._config = policy, optimizer, config
         self._refiner, self._group = refiner, group
         self._device = next(policy.parameters()).device
-        self._recipe = Recipe(
+        self._context = StepContext(
             policy,
             make_engine(policy, config.num_customers + most_depots(config), engine, bfloat16=bfloat16),
             config,
@@ -79,16 +79,16 @@ class TrainingStep:
     @property
     def level(self) -> str:
         """The engine's level."""
-        return self._recipe.engine.level
+        return self._context.engine.level
 
     @property
     def reward_means(self) -> list[float]:
         """Running means of the normaliser, to be kept in checkpoints."""
-        return [] if self._recipe.normalizer is None else self._recipe.normalizer.means
+        return [] if self._context.normalizer is None else self._context.normalizer.means
 
     def begin_epoch(self) -> None:
         """Adapt the engine's capacities to the epoch before."""
-        if self._recipe.engine.resize_buffers():
+        if self._context.engine.resize_buffers():
             self._shaped.clear()
 
     def run(self, stage: int, epoch: int, step: int, batch_size: int, ramp: float = 1.0) -> dict[str, float]:
@@ -132,7 +132,7 @@ class TrainingStep:
             if any(old[:3] != key[:3] for old in self._shaped):
                 self._shaped.clear()
             refiner = self._refiner if refined else None
-            self._shaped[key] = ShapedStep(self._recipe, self._optimizer, self._group, refiner, batch_size, variants)
+            self._shaped[key] = ShapedStep(self._context, self._optimizer, self._group, refiner, batch_size, variants)
         sums, seconds = self._shaped[key].run(now)
         named = dict(zip(SUMS, sums, strict=True))
         if self._config.paradigm != "polar":
@@ -144,7 +144,7 @@ class ShapedStep:
     """Steps of one shape: their phases and, on a GPU, their graphs.
 
     Args:
-        recipe: Of the training.
+        context: Of the training.
         optimizer: Over the policy's parameters.
         group: Processes that share the training.
         refiner: Local search; None where these steps do not refine.
@@ -154,26 +154,26 @@ class ShapedStep:
 
     def __init__(
         self,
-        recipe: Recipe,
+        context: StepContext,
         optimizer: torch.optim.Optimizer,
         group: Group,
         refiner: Refiner | None,
         batch_size: int,
         variants: tuple[str, ...],
     ) -> None:
-        config = recipe.config
-        self._recipe, self._optimizer, self._group = recipe, optimizer, group
+        config = context.config
+        self._context, self._optimizer, self._group = context, optimizer, group
         self._refiner, self._batch_size, self._variants = refiner, batch_size, variants
         self._on_cores = refiner is not None and config.refiner == "pyvrp"
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device
         self._data = torch.Generator(self._device)
-        shares = group.shares(batch_size, PARTS_WHILE_REFINING if self._on_cores else 1)
-        self._parts = [
-            Part(recipe, share, torch.Generator(self._device), torch.Generator(self._device)) for share in shares
+        shares = group.shares(batch_size, MICROBATCHES_WHILE_REFINING if self._on_cores else 1)
+        self._microbatches = [
+            Microbatch(context, share, torch.Generator(self._device), torch.Generator(self._device)) for share in shares
         ]
-        generators = [self._data, *(generator for part in self._parts for generator in part.generators)]
-        captured = self._device.type == "cuda" and recipe.engine.capturable and batch_size == config.batch_size
+        generators = [self._data, *(each for microbatch in self._microbatches for each in microbatch.generators)]
+        captured = self._device.type == "cuda" and context.engine.capturable and batch_size == config.batch_size
         self._plan = Plan(self._device, captured, generators)
 
     def run(self, now: tuple[int, int, int]) -> tuple[list[float], dict[str, float]]:
@@ -183,55 +183,55 @@ class ShapedStep:
             now: Stage, epoch and step.
 
         Returns:
-            Sums over instances in the order of ``part.SUMS``, and seconds by phase.
+            Sums over instances in the order of ``microbatch.SUMS``, and seconds by phase.
         """
         plan, refines = self._plan, self._refiner is not None
-        self._data.manual_seed(derive_seed(self._recipe.config.seed, "data", *now))
+        self._data.manual_seed(derive_seed(self._context.config.seed, "data", *now))
         clock = plan.begin()
         plan.run("generate", "generate", self._generate)
-        for number, part in enumerate(self._parts):
-            part.seed(now)
-            plan.run("encode", f"encode {number}", part.encode)
-            plan.run("rollout", f"decode {number}", part.decode)
-            part.synchronize()
+        for number, microbatch in enumerate(self._microbatches):
+            microbatch.seed(now)
+            plan.run("encode", f"encode {number}", microbatch.encode)
+            plan.run("rollout", f"decode {number}", microbatch.decode)
+            microbatch.synchronize()
             if refines:
-                self._start_refinement(number, part, now)
-        for number, part in enumerate(self._parts):
+                self._start_refinement(number, microbatch, now)
+        for number, microbatch in enumerate(self._microbatches):
             if self._on_cores:
                 with clock.phase("refine"):
-                    part.collect()
+                    microbatch.collect()
             if refines:
-                plan.run("refine", f"replay {number}", part.replay)
-            if self._recipe.normalizer is not None and not refines:
-                plan.run("score", f"tally {number}", part.tally)
+                plan.run("refine", f"replay {number}", microbatch.replay)
+            if self._context.normalizer is not None and not refines:
+                plan.run("score", f"reward_statistics {number}", microbatch.reward_statistics)
                 with clock.phase("score"):  # never captured: processes capture at different steps
-                    self._group.add_up(part.tallied)
-            plan.run("score", f"compare {number}", part.compare)
-            plan.run("backward", f"backward {number}", part.backward)
+                    self._group.add_up(microbatch.statistics)
+            plan.run("score", f"loss {number}", microbatch.compute_loss)
+            plan.run("backward", f"backward {number}", microbatch.backward)
         if self._group.size > 1:
             plan.run("backward", "flatten", self._flatten)
             with clock.phase("backward"):
                 self._group.add_up(self._gradient)
         plan.run("optimiser", "update", self._update)
-        sums = torch.stack([part.sums for part in self._parts]).sum(0)
+        sums = torch.stack([microbatch.sums for microbatch in self._microbatches]).sum(0)
         self._group.add_up(sums)
         return sums.tolist(), clock.read()
 
     def _generate(self) -> None:
-        config = self._recipe.config
+        config = self._context.config
         instances = generate_batch(
             config.num_customers, self._batch_size, self._data, self._device, self._variants, config.mixed_batches
         )
-        for part in self._parts:
-            part.take(instances)
+        for microbatch in self._microbatches:
+            microbatch.take(instances)
 
-    def _start_refinement(self, number: int, part: Part, now: tuple[int, int, int]) -> None:
-        self._plan.run("rollout", f"choose {number}", part.choose)
+    def _start_refinement(self, number: int, microbatch: Microbatch, now: tuple[int, int, int]) -> None:
+        self._plan.run("rollout", f"select {number}", microbatch.select_tours)
         if self._on_cores:
             assert self._refiner is not None
-            part.submit(self._refiner, now)
+            microbatch.submit(self._refiner, now)
         else:
-            self._plan.run("refine", f"search {number}", part.search)
+            self._plan.run("refine", f"search {number}", microbatch.search)
 
     def _flatten(self) -> None:
         """The gradient as one vector; parameters that took no part count 0."""
@@ -243,7 +243,7 @@ class ShapedStep:
                 if parameter.grad is None:
                     parameter.grad = torch.empty_like(parameter)
             unflatten(self._gradient, [p.grad for p in self._parameters if p.grad is not None])
-        torch.nn.utils.clip_grad_norm_(self._parameters, self._recipe.config.gradient_clip)
+        torch.nn.utils.clip_grad_norm_(self._parameters, self._context.config.gradient_clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 

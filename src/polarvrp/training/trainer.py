@@ -1,4 +1,4 @@
-"""The training loop: epochs of steps, validation, checkpoints; it resumes by itself and ends by a signal or a clock.
+"""Training loop: epochs of steps, validation, checkpoints; it resumes by itself and ends by a signal or a clock.
 
 The random streams of a step derive from the seed, the epoch and the step's number, so a run that stopped anywhere
 goes on as if it had not: bit for bit on the same CPU, in schedule and data on a GPU.
@@ -195,10 +195,10 @@ class Trainer:
         )
 
     def _end_stage(self) -> None:
-        """Keep the network of the finished stage and go on to the next."""
+        """Store the network of the finished stage and go on to the next."""
         position = self.position
         if self._group.leads:
-            self._networks.keep(position.stage, self.policy)
+            self._networks.store(position.stage, self.policy)
         self._group.wait()
         self.position = Position(position.stage + 1, elapsed_s=position.elapsed_s, history=position.history)
         self._begin_stage({})

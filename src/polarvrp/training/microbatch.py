@@ -1,4 +1,4 @@
-"""Some instances of a batch on their way through a training step.
+"""Microbatch of a training step: some instances of its batch, with all that is computed of them.
 
 A step takes its batch whole or, while tours are refined, in halves: CPU cores refine the tours of one half while the
 GPU builds those of the other, both by the same parameters.
@@ -30,13 +30,13 @@ SUMS = ("instances", "loss", "sampled_cost", "best_cost", "greedy_cost", "refine
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """What all parts of all steps share.
+class StepContext:
+    """Context of all microbatches of all steps.
 
     Attributes:
         policy: Network in training.
         engine: Computes rollouts and gradients.
-        config: Recipe.
+        config: Recipe of the training.
         bfloat16: Whether matrix products run in bfloat16.
         objective: Loss of costs and log-likelihoods.
         normalizer: Of rewards, None to train on raw costs.
@@ -71,20 +71,20 @@ class Refinement:
         return tours.scatter(1, self.row, torch.where(self.accepted, refined, tours.gather(1, self.row)))
 
 
-class Part:
-    """One part; its methods are the phases of a step, in the order in which they stand here.
+class Microbatch:
+    """Consecutive instances of a batch; the methods are the phases of a step, in the order in which they stand here.
 
     They pass tensors on by attributes, so that a captured phase finds them where they were.
 
     Args:
-        recipe: Common to all parts.
+        context: Common to all microbatches.
         share: Which instances.
         sampling: Source of the samples.
         noise: Source of the routing noise of mixtures.
     """
 
-    def __init__(self, recipe: Recipe, share: Share, sampling: torch.Generator, noise: torch.Generator) -> None:
-        self._recipe, self._share = recipe, share
+    def __init__(self, context: StepContext, share: Share, sampling: torch.Generator, noise: torch.Generator) -> None:
+        self._context, self._share = context, share
         self._sampling, self._noise = sampling, noise
         self.refinement: Refinement | None = None
         self.found: Tensor | None = None
@@ -96,36 +96,36 @@ class Part:
         return self._sampling, self._noise
 
     def seed(self, now: tuple[int, int, int]) -> None:
-        """Start the streams of a step: samples alike for all parts of a batch, noise of the part's own.
+        """Start the streams of a step: samples alike for all microbatches of a batch, noise of the microbatch's own.
 
         Args:
             now: Stage, epoch and step.
         """
-        seed, first = self._recipe.config.seed, self._share.first
+        seed, first = self._context.config.seed, self._share.first
         self._sampling.manual_seed(derive_seed(seed, "sampling", *now))
         self._noise.manual_seed(derive_seed(seed, "noise", *now, *([first] if first else [])))
 
     def take(self, instances: Instances[Tensor]) -> None:
-        """Its instances of the batch."""
+        """Take its instances of the batch."""
         self.environment = Environment(instances[self._share.slice])
 
     def encode(self) -> None:
         """Node embeddings, with their graph."""
-        recipe, instances = self._recipe, self.environment.instances
-        recipe.policy.draw_noise_from(self._noise)
-        with bfloat16_products(instances.locs.device, recipe.bfloat16):
-            self._encoding = recipe.policy.encode(instances)
+        context, instances = self._context, self.environment.instances
+        context.policy.draw_noise_from(self._noise)
+        with bfloat16_products(instances.locs.device, context.bfloat16):
+            self._encoding = context.policy.encode(instances)
         self._embeddings = self._encoding.embeddings.detach()
 
     def decode(self) -> None:
         """Sampled tours of all starts; POLAR adds one decoded greedily without a forced customer."""
-        recipe = self._recipe
-        recipe.policy.draw_noise_from(self._noise)
-        extra = recipe.config.paradigm == "polar"
+        context = self._context
+        context.policy.draw_noise_from(self._noise)
+        extra = context.config.paradigm == "polar"
         starts = multi_start(self.environment)
-        with bfloat16_products(starts.device, recipe.bfloat16):
-            self.tours = recipe.engine.rollout(
-                recipe.policy,
+        with bfloat16_products(starts.device, context.bfloat16):
+            self.tours = context.engine.rollout(
+                context.policy,
                 self._embeddings,
                 self.environment,
                 with_greedy_row(starts) if extra else starts,
@@ -134,16 +134,16 @@ class Part:
                 record=True,
             )
 
-    def choose(self) -> None:
+    def select_tours(self) -> None:
         """The k best tours of each instance (the paper's k is 1)."""
         tours = self.tours
-        self._before, self._row = tours.cost.topk(self._recipe.config.refined_tours, dim=1, largest=False)
+        self._before, self._row = tours.cost.topk(self._context.config.refined_tours, dim=1, largest=False)
         index = self._row[..., None].expand(-1, -1, tours.actions.shape[2])
         self._chosen = tours.actions.gather(1, index)
 
     def synchronize(self) -> None:
-        """Wait for the tours; see ``Engine.synchronize``."""
-        self._recipe.engine.synchronize(self.environment, self.tours)
+        """Wait for the tours and check them; see ``Engine.synchronize``."""
+        self._context.engine.synchronize(self.environment, self.tours)
 
     def submit(self, refiner: Refiner, now: tuple[int, int, int]) -> None:
         """Give the chosen tours to the cores.
@@ -152,9 +152,9 @@ class Part:
             refiner: Local search.
             now: Stage, epoch and step.
         """
-        count = self._recipe.config.refined_tours
+        count = self._context.config.refined_tours
         places = range(self._share.first * count, (self._share.first + self._share.size) * count)
-        seeds = [derive_seed(self._recipe.config.seed, "refinement", *now, place) for place in places]
+        seeds = [derive_seed(self._context.config.seed, "refinement", *now, place) for place in places]
         self._pending = refiner.submit(self.environment.instances, self._chosen, seeds)
 
     def collect(self) -> None:
@@ -171,53 +171,53 @@ class Part:
     def replay(self) -> None:
         """The found tours in the environment's eyes; those that are legal and shorter count."""
         assert self.found is not None
-        replayed = self._recipe.engine.replay(self.environment, self.found)
+        replayed = self._context.engine.replay(self.environment, self.found)
         accepted = replayed.legal & (replayed.cost < self._before)
         improvement = ((self._before - replayed.cost) / self._before).masked_fill(~accepted, 0.0)
         self.refinement = Refinement(self._row, accepted, replayed, improvement)
 
-    def tally(self) -> None:
-        """What the normaliser needs of these costs, to be added up over all processes before ``compare``."""
-        assert self._recipe.normalizer is not None
-        self.tallied = self._recipe.normalizer.tally(self.tours.cost, self.environment.instances.flags)
+    def reward_statistics(self) -> None:
+        """Statistics of the rewards for the normaliser, to be added up over all processes before ``compute_loss``."""
+        assert self._context.normalizer is not None
+        self.statistics = self._context.normalizer.reward_statistics(self.tours.cost, self.environment.instances.flags)
 
-    def compare(self) -> None:
+    def compute_loss(self) -> None:
         """Loss, and the decisions to learn from with the coefficient of each tour.
 
         A refined tour's likelihood includes its first customer, which is forced for sampled tours: as published.
         """
-        recipe, tours, refinement = self._recipe, self.tours, self.refinement
-        recipe.policy.draw_noise_from(self._noise)
+        context, tours, refinement = self._context, self.tours, self.refinement
+        context.policy.draw_noise_from(self._noise)
         self._weighted: list[tuple[Decisions, Tensor]]
         if refinement is None:
             cost = tours.cost
-            if recipe.normalizer is not None:
-                cost = recipe.normalizer(cost, self.environment.instances.flags, self.tallied)
-            loss, coefficients = loss_and_coefficients(recipe.objective, cost, tours.log_likelihood)
+            if context.normalizer is not None:
+                cost = context.normalizer(cost, self.environment.instances.flags, self.statistics)
+            loss, coefficients = loss_and_coefficients(context.objective, cost, tours.log_likelihood)
             self._weighted = [(tours.decisions, coefficients)]
         else:
-            with bfloat16_products(tours.cost.device, recipe.bfloat16):
-                refined = recipe.engine.score(
-                    recipe.policy, self._embeddings, self.environment.instances, refinement.replayed.decisions
+            with bfloat16_products(tours.cost.device, context.bfloat16):
+                refined = context.engine.score(
+                    context.policy, self._embeddings, self.environment.instances, refinement.replayed.decisions
                 )
             cost = refinement.put(tours.cost, refinement.replayed.cost)
             likelihood = refinement.put(tours.log_likelihood, refined)
-            loss, coefficients = loss_and_coefficients(recipe.objective, cost, likelihood)
+            loss, coefficients = loss_and_coefficients(context.objective, cost, likelihood)
             taken = coefficients.gather(1, refinement.row) * refinement.accepted
             kept = refinement.put(coefficients, torch.zeros_like(taken))
             self._weighted = [(tours.decisions, kept), (refinement.replayed.decisions, taken)]
         self.sums = self._sums(loss)
 
     def backward(self) -> None:
-        """Add this part's share of the gradient."""
-        recipe, weight = self._recipe, self._share.size / self._share.total
-        recipe.policy.draw_noise_from(self._noise)
+        """Add this microbatch's share of the gradient."""
+        context, weight = self._context, self._share.size / self._share.total
+        context.policy.draw_noise_from(self._noise)
         leaf = self._embeddings.requires_grad_()
         leaf.grad = None
-        with bfloat16_products(leaf.device, recipe.bfloat16):
+        with bfloat16_products(leaf.device, context.bfloat16):
             for decisions, coefficients in self._weighted:
-                recipe.engine.score_gradient(
-                    recipe.policy, leaf, self.environment.instances, decisions, weight * coefficients
+                context.engine.score_gradient(
+                    context.policy, leaf, self.environment.instances, decisions, weight * coefficients
                 )
         encoding = self._encoding
         auxiliary = encoding.auxiliary_loss
@@ -228,7 +228,7 @@ class Part:
     def _sums(self, loss: Tensor) -> Tensor:
         """Sums over instances in the order of ``SUMS``, float64, ``[7]``."""
         tours, batch = self.tours, len(self.tours.cost)
-        extra = self._recipe.config.paradigm == "polar"
+        extra = self._context.config.paradigm == "polar"
         sampled = tours.cost[:, :-1] if extra else tours.cost
         zero = torch.zeros_like(loss)
         refined, improvement = zero, zero
