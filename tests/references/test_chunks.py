@@ -20,10 +20,11 @@ from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references import chunks
-from polarvrp.references.chunks import default_hard_limit, solve_chunk
+from polarvrp.references.chunks import solve_chunk
 from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import merge_solutions, provenance, read_solutions, solution_rows
+from polarvrp.solvers.pool import default_hard_limit
 from polarvrp.solvers.solve import SolverSettings
 
 QUICK = SolverSettings("pyvrp", 20.0, seed=1, max_iterations=30)

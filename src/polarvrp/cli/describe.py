@@ -1,9 +1,7 @@
 """``polarvrp describe BACKBONE ENCODER``: parts, parameters and multiply-adds of a network as JSON."""
 
 import argparse
-import dataclasses
 import json
-from typing import Any
 
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
@@ -17,38 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    from polarvrp.model.description import describe_network
+
     config = ModelConfig(
         backbone=options.backbone,
         encoder=options.encoder,
         num_customers=options.num_customers,
         task_experts=options.task_experts,
     )
-    print(json.dumps(describe(config), indent=2))
+    print(json.dumps(describe_network(config), indent=2))
     return 0
-
-
-def describe(config: ModelConfig) -> dict[str, Any]:
-    """What ``polarvrp describe`` prints.
-
-    Args:
-        config: The network; ``num_customers`` is also the size of the instance whose cost is counted.
-
-    Raises:
-        ConfigError: If there is no such network.
-    """
-    from polarvrp.model.architectures import architecture_of
-    from polarvrp.model.cost import multiply_adds, parameter_counts
-    from polarvrp.model.registry import build_policy
-
-    policy = build_policy(config, seed=0).eval()
-    counts = parameter_counts(policy)
-    built_in = config.backbone in BACKBONES
-    return {
-        "backbone": config.backbone,
-        "encoder": config.encoder,
-        "parts": dataclasses.asdict(architecture_of(config)) if built_in else {},
-        "parameters": sum(counts.values()),
-        "trainable_parameters": sum(weights.numel() for weights in policy.parameters() if weights.requires_grad),
-        "parameters_by_part": counts,
-        "multiply_adds": {"num_customers": config.num_customers} | multiply_adds(policy, config.num_customers),
-    }

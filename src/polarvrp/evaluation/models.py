@@ -6,25 +6,27 @@ from typing import Any
 
 import torch
 
-from polarvrp.errors import CheckpointMismatchError, DataError
+from polarvrp.errors import CheckpointMismatchError, ConfigError, DataError
 from polarvrp.evaluation.shipped import PREFIX, WEIGHTS, shipped_folder
 from polarvrp.machine import device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import has_bfloat16
 from polarvrp.model.saving import load_policy
+from polarvrp.problem.variants import VARIANTS
+from polarvrp.study.specs import parse_train_spec
 
 MODELS = Path("results/models")
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedPolicy:
-    """A policy ready for inference.
+class Model:
+    """A trained policy ready for inference.
 
     Attributes:
-        policy: On ``device``.
+        policy: The network, on ``device``.
         run: Name of its training.
         provenance: What its file says of its making.
-        device: The first GPU, else the CPU.
+        device: Where it computes.
         bfloat16: Whether its matrix products should run in bfloat16: on GPUs that compute it.
     """
 
@@ -33,6 +35,20 @@ class TrainedPolicy:
     provenance: dict[str, Any]
     device: torch.device
     bfloat16: bool
+
+    @property
+    def num_customers(self) -> int:
+        """Customers of the instances that it was trained on; it solves any size."""
+        return self.policy.config.num_customers
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Variants that it was trained on; it solves all 48. Empty if its file does not say."""
+        if "spec" not in self.provenance:
+            return ()
+        _, training = parse_train_spec(self.provenance["spec"])
+        drawn = {name for stage in training.stages for name in stage.variants}
+        return tuple(name for name in VARIANTS if name in drawn)
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -45,7 +61,9 @@ class TrainedPolicy:
         }
 
 
-def load_trained(model: str, run: str | None = None, fingerprint: str | None = None) -> TrainedPolicy:
+def load_trained(
+    model: str | Path, run: str | None = None, fingerprint: str | None = None, device: str = "auto"
+) -> Model:
     """Load a trained policy.
 
     Args:
@@ -53,19 +71,31 @@ def load_trained(model: str, run: str | None = None, fingerprint: str | None = N
             model that ships with the package.
         run: Run that the weights must be of, None for any.
         fingerprint: Specification that they must have been trained by, None for any.
+        device: ``cpu``, ``cuda``, ``cuda:1`` and so on; ``auto`` is the first GPU, else the CPU.
 
     Raises:
+        ConfigError: If there is no such device.
         DataError: If there is no such file.
         CheckpointMismatchError: If the weights are another run's or were trained by another specification.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    policy, header = load_policy(_find(model), device)
+    chosen = _find_device(device)
+    policy, header = load_policy(_find(str(model)), chosen)
     provenance = header["metadata"]
     found = {"run": provenance.get("run"), "fingerprint": provenance.get("fingerprint")}
     for name, wanted in (("run", run), ("fingerprint", fingerprint)):
         if wanted is not None and found[name] != wanted:
             raise CheckpointMismatchError(f"{model} holds {name} {found[name]}, not {wanted}; train that run first")
-    return TrainedPolicy(policy, str(found["run"]), provenance, device, has_bfloat16(device))
+    return Model(policy, str(found["run"]), provenance, chosen, has_bfloat16(chosen))
+
+
+def _find_device(name: str) -> torch.device:
+    gpus = torch.cuda.device_count()
+    if name == "auto":
+        return torch.device("cuda" if gpus else "cpu")
+    known = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{number}" for number in range(gpus))]
+    if name not in known:
+        raise ConfigError(f"there is no device {name!r} here; choose auto, {', '.join(known)}")
+    return torch.device(name)
 
 
 def _find(model: str) -> Path:

@@ -8,7 +8,7 @@ solution are tried again.
 import hashlib
 import logging
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,24 +16,18 @@ from typing import Any
 from polarvrp import __version__
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.machine import processor_name
-from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.progress import progress
 from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows, write_solutions
-from polarvrp.solvers.solve import InstanceTask, SolverSettings, solve_task, solver_version
-from polarvrp.workers import TaskFailure, WorkerPool
+from polarvrp.solvers.pool import default_hard_limit, require_workers, solve_tasks
+from polarvrp.solvers.solve import InstanceTask, SolverSettings, solver_version
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
 """Raised whenever rows of an earlier version of the models must not be kept."""
-
-
-def default_hard_limit(seconds: float, num_customers: int) -> float:
-    """Seconds after which an instance is given up: set-up of large ones and a loaded machine must not trigger it."""
-    return 2.0 * seconds + 10.0 + num_customers / 20
 
 
 def solve_chunk(
@@ -67,8 +61,7 @@ def solve_chunk(
     """
     if warm_starts and settings.solver != "pyvrp":
         raise ConfigError(f"{settings.solver} takes no warm start; use the solver pyvrp")
-    if workers < 1:
-        raise ConfigError(f"workers must be at least 1, got {workers}")
+    require_workers(workers)
     if hard_limit_s is None:
         hard_limit_s = default_hard_limit(settings.seconds, instances.num_customers)
     elif not hard_limit_s > 0:
@@ -88,7 +81,9 @@ def solve_chunk(
             for number in fingerprints
             if number not in rows
         ]
-        for solved in _solve(tasks, settings, workers, hard_limit_s, done=len(rows)):
+        description = f"{settings.solver}, {settings.seconds:g} s each"
+        found = solve_tasks(tasks, workers, hard_limit_s)
+        for solved in progress(found, len(fingerprints), description, "instance", done=len(rows)):
             number = solved.instance
             rows[number] = _with_earlier(known.get(number), solved, settings)
             partial.append(StoredRow(fingerprints[number], rows[number]))
@@ -96,40 +91,6 @@ def solve_chunk(
         _write(output, ordered, identity, fingerprints, settings, hard_limit_s)
         partial.remove()
     return ordered
-
-
-def _solve(
-    tasks: list[InstanceTask], settings: SolverSettings, workers: int, hard_limit_s: float, done: int
-) -> Iterator[SolutionRow]:
-    """Rows in the order of completion."""
-    if not tasks:
-        return
-    description = f"{settings.solver}, {settings.seconds:g} s each"
-    with WorkerPool(solve_task, min(workers, len(tasks))) as pool:
-        outcomes = pool.run(tasks, hard_limit_s)
-        for position, outcome in progress(outcomes, done + len(tasks), description, "instance", done):
-            if isinstance(outcome, TaskFailure):
-                yield _failed(tasks[position], outcome)
-            else:
-                yield outcome
-
-
-def _failed(task: InstanceTask, failure: TaskFailure) -> SolutionRow:
-    return SolutionRow(
-        variant=variant_of(task.instance).name,
-        num_customers=task.instance.num_customers,
-        instance=task.number,
-        method=task.settings.solver,
-        cost=None,
-        actions=(),
-        routes=0,
-        seconds=failure.seconds,
-        max_violation=None,
-        seed=task.settings.seed,
-        limit_seconds=task.settings.seconds,
-        solver_version=solver_version(task.settings.solver),
-        reason=failure.reason,
-    )
 
 
 def _fits(row: SolutionRow, settings: SolverSettings) -> bool:
