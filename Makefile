@@ -1,6 +1,7 @@
-# make run    everything at scale quick: tables, figures and a report in results/
-# make test   the whole test suite
-# Both first install the pinned versions of constraints.txt into $(VENV), once; PYTHON=python3.12 chooses another Python.
+# make run         everything at scale quick: tables, figures and a report in results/
+# make test        what a change must pass: style, types, the workflow's rules, and the test suite
+# make test-long   the tests that are marked long
+# All first install the pinned versions of constraints.txt into $(VENV), once; PYTHON=python3.12 chooses another Python.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,15 +9,25 @@ VENV ?= .venv
 bin := $(VENV)/bin
 pins := $(VENV)/constraints.txt
 
-.PHONY: run test
+.PHONY: run lint test test-long
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
 	@. $(bin)/activate && snakemake --cores all
 	@echo "Tables are in results/tables, figures in results/figures; results/report.html shows them all."
 
-test: $(VENV)/.installed-dev
+lint: $(VENV)/.installed-dev
+	@. $(bin)/activate && ruff check
+	@. $(bin)/activate && ruff format --check
+	@. $(bin)/activate && mypy
+	@. $(bin)/activate && snakefmt --check Snakefile workflow
+	@. $(bin)/activate && snakemake --lint --workflow-profile none
+
+test: lint
 	@. $(bin)/activate && pytest
+
+test-long: $(VENV)/.installed-dev
+	@. $(bin)/activate && pytest -m long
 
 # A machine that has a new enough torch keeps it: the environment then sees the system's packages, and torch is not pinned.
 $(bin)/python:
