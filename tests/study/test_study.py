@@ -26,6 +26,9 @@ from polarvrp.tables import study_tables
 
 ROOT = Path(__file__).parents[2]
 
+LATER_SETTINGS = [("starts", "all", 5), ("refiner", "pyvrp", "gpu")]
+"""Settings that specifications leave out at their defaults, with the default and another value."""
+
 
 def study(tmp_path: Path, **own: Any) -> StudyConfig:
     path = tmp_path / "mine.yaml"
@@ -307,6 +310,32 @@ def test_specification_leaves_out_what_is_never_read(paper: StudyConfig) -> None
         spec = train_spec(paper, parse_run(name))
         assert {"temperature", "refined_tours", "refinement_start_epoch"} - set(spec["training"]) == left_out
         assert "task_experts" not in spec["model"] and "refinement_workers" not in spec["training"]
+
+
+def test_settings_at_their_defaults_are_absent_and_change_no_fingerprint(tmp_path: Path, quick: StudyConfig) -> None:
+    for key, default, other in LATER_SETTINGS:
+        assert changed(quick, study(tmp_path, scale="quick", training={key: default})) == set()
+        assert changed(quick, study(tmp_path, scale="quick", training={key: other})) != set()
+
+
+def test_starts_change_every_training(tmp_path: Path, quick: StudyConfig) -> None:
+    fewer = study(tmp_path, scale="quick", training={"starts": 5})
+    assert changed(quick, fewer) == jobs_of(quick, lambda _: True)
+    _, training = jobs.parse_train_spec(train_spec(fewer, parse_run("polarnet-ple-polar-n10-s0")))
+    assert training.starts == 5
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"starts": 1}, r"training.starts must be at least 2, got 1"),
+        ({"starts": 11}, r"training.starts must not exceed the 10 customers of an instance, got 11; write all"),
+        ({"starts": 2, "refined_tours": 3}, r"refined_tours must not exceed the 2 tours of an instance, got 3"),
+    ],
+)
+def test_impossible_starts_are_refused(tmp_path: Path, training: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_spec(study(tmp_path, scale="quick", training=training), parse_run("polarnet-ple-polar-n10-s0"))
 
 
 def test_size_that_the_study_does_not_name_takes_the_next_smaller_ones_settings(paper: StudyConfig) -> None:

@@ -1,5 +1,6 @@
 """One training step: learning signal, refinement in place of the refined tour, reproducible streams."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -16,7 +17,7 @@ from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.training import step as step_module
-from polarvrp.training.group import Group
+from polarvrp.training.group import Group, Share
 from polarvrp.training.microbatch import Microbatch, StepContext
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
 from polarvrp.training.step import TrainingStep
@@ -127,6 +128,49 @@ def test_halves_of_a_batch_add_up_to_the_whole(paradigm: str, monkeypatch: pytes
     (whole, whole_numbers), (halves, halves_numbers) = outcome(1), outcome(2)
     assert halves == pytest.approx(whole, rel=1e-5)
     torch.testing.assert_close(halves_numbers, whole_numbers, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("paradigm", ["rl", "polar"])
+def test_fewer_starts_are_drawn_anew_for_each_batch_and_alike_for_its_microbatches(paradigm: str) -> None:
+    settings = config(paradigm, starts=4, seed=3)
+    context = StepContext(build_policy(SMALL, 0), ParallelEngine(), settings, False, reinforce, None)
+    instances = generate_batch(10, 5, torch.Generator().manual_seed(3), "cpu")
+
+    def starts_of(now: tuple[int, int, int], share: Share) -> list[int]:
+        microbatch = Microbatch(context, share, torch.Generator(), torch.Generator())
+        microbatch.seed(now)
+        microbatch.take(instances)
+        microbatch.encode()
+        microbatch.decode()
+        first = microbatch.tours.actions[..., 0]
+        assert first.shape == (share.size, 4 + (paradigm == "polar"))
+        assert (first == first[0]).all()
+        if paradigm == "polar":
+            assert first[0, 4] == 0  # the greedy tour chooses its first customer
+        return first[0, :4].tolist()
+
+    halves = [share for rank in range(2) for share in Group(rank, 2).shares(5, 1)]
+    drawn = []
+    for step in range(12):
+        one, other = (starts_of((0, 1, step), share) for share in halves)
+        assert one == other and len(set(one)) == 4
+        drawn.append(tuple(one))
+    assert len(set(drawn)) > 8
+    assert {node for draw in drawn for node in draw} == set(range(1, 11))
+    assert starts_of((0, 1, 0), halves[0]) == list(drawn[0])
+    other_seed = replace(settings, seed=4)
+    context = replace(context, config=other_seed)
+    assert [tuple(starts_of((0, 1, step), halves[0])) for step in range(12)] != drawn
+
+
+def test_as_many_starts_as_customers_are_all_of_them() -> None:
+    def weights_after(**changes: object) -> torch.Tensor:
+        policy = build_policy(SMALL, 0)
+        step_of(policy, config("po", **changes), None).run(0, 1, 0, 4)
+        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+    assert torch.equal(weights_after(starts=10), weights_after())
+    assert not torch.equal(weights_after(starts=9), weights_after())
 
 
 def test_every_instance_belongs_to_one_part_of_one_process() -> None:

@@ -23,6 +23,8 @@ class TrainingRecipe(Section):
         milestones: Epochs after which the learning rate is multiplied by ``decay``.
         decay: Factor at each milestone.
         gradient_clip: Largest global norm of the gradient.
+        starts: First customers from which tours of an instance are sampled, drawn anew for each batch, or ``all``. With
+            several depots each customer starts a tour from every depot.
         temperature: alpha of the preference loss; ``po`` and ``polar`` only.
         refined_tours: Tours of an instance that local search refines, k; ``polar`` only.
         refinement_start_epoch: Epochs strictly greater than it are refined; ``polar`` only.
@@ -39,6 +41,7 @@ class TrainingRecipe(Section):
     milestones: tuple[int, ...] = (270, 295)
     decay: float = 0.1
     gradient_clip: float = 1.0
+    starts: int | Literal["all"] = "all"
     temperature: float = 0.05
     refined_tours: int = 1
     refinement_start_epoch: int = 250
@@ -53,6 +56,8 @@ class TrainingRecipe(Section):
             at_least(f"training.{name}", getattr(self, name), 0)
         for name in ("learning_rate", "decay", "gradient_clip", "temperature"):
             above_zero(f"training.{name}", getattr(self, name))
+        if self.starts != "all":
+            at_least("training.starts", self.starts, 2)
         if list(self.milestones) != sorted(set(self.milestones)):
             raise ConfigError(f"training.milestones must grow, got {list(self.milestones)}; sort them")
 
@@ -126,10 +131,15 @@ class TrainConfig(TrainingRecipe):
         several = [name for stage in self.stages for name in stage.variants if VARIANTS[name].multi_depot]
         if self.refiner == "gpu" and several:
             raise ConfigError(f"training.refiner gpu serves one depot, but {several[0]} has several; use pyvrp")
-        if self.refined_tours > self.num_customers:
+        starts = self.num_customers if self.starts == "all" else self.starts
+        if starts > self.num_customers:
             raise ConfigError(
-                f"training.refined_tours must not exceed the {self.num_customers} tours of an instance, "
-                f"got {self.refined_tours}"
+                f"training.starts must not exceed the {self.num_customers} customers of an instance, got {starts}; "
+                f"write all"
+            )
+        if self.refined_tours > starts:
+            raise ConfigError(
+                f"training.refined_tours must not exceed the {starts} tours of an instance, got {self.refined_tours}"
             )
 
     @property

@@ -134,13 +134,27 @@ def multi_start(environment: Environment, max_starts: int | None = None) -> Tens
     Returns:
         int64 ``[S, 1]`` with one depot, ``[S, 2]`` with several (depot slowest).
     """
-    depots, customers = environment.num_depots, environment.num_customers
+    customers = environment.num_customers
     count = min(max_starts or customers, customers)
     device = environment.instances.locs.device
-    chosen = depots + torch.arange(count, device=device) * customers // count
+    return starts_at(environment, torch.arange(count, device=device) * customers // count)
+
+
+def starts_at(environment: Environment, customers: Tensor) -> Tensor:
+    """First actions of starts at some customers, with several depots from each of them.
+
+    Args:
+        environment: Where the tours will be built.
+        customers: Numbers from 0 among the customers, int64, ``[C]``.
+
+    Returns:
+        As of :func:`multi_start`.
+    """
+    depots = environment.num_depots
+    nodes = depots + customers
     if depots == 1:
-        return chosen[:, None]
-    return torch.cartesian_prod(torch.arange(depots, device=device), chosen)
+        return nodes[:, None]
+    return torch.cartesian_prod(torch.arange(depots, device=nodes.device), nodes)
 
 
 def with_greedy_row(starts: Tensor) -> Tensor:

@@ -29,6 +29,9 @@ TRAIN_CODE_VERSION = 2
 EVALUATION_CODE_VERSION = 1
 TABLE_CODE_VERSION = 1
 
+ABSENT_AT_DEFAULT = ("refiner", "starts")
+"""Settings of a training that specifications leave out at their defaults, so that a new one retrains nothing."""
+
 Spec = dict[str, Any]
 
 
@@ -115,8 +118,12 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
     for key in ("refined_tours", "refinement_start_epoch", "temperature")[:unread]:
         del training[key]
-    if run.paradigm != "polar" or training["refiner"] == TrainingRecipe().refiner:
+    if run.paradigm != "polar":
         del training["refiner"]
+    usual = TrainingRecipe()
+    for key in ABSENT_AT_DEFAULT:
+        if key in training and training[key] == getattr(usual, key):
+            del training[key]
     model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
     if run.encoder == "ple":
         model["task_experts"] = values["task_experts"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import Engine
-from polarvrp.decoding.rollout import Decisions, Replay, multi_start, with_greedy_row
+from polarvrp.decoding.rollout import Decisions, Replay, starts_at, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
@@ -86,6 +86,9 @@ class Microbatch:
     def __init__(self, context: StepContext, share: Share, sampling: torch.Generator, noise: torch.Generator) -> None:
         self._context, self._share = context, share
         self._sampling, self._noise = sampling, noise
+        config = context.config
+        self._num_starts = config.num_customers if config.starts == "all" else config.starts
+        self._starts = torch.arange(self._num_starts, device=sampling.device)
         self.refinement: Refinement | None = None
         self.found: Tensor | None = None
         self.sums: Tensor
@@ -96,7 +99,7 @@ class Microbatch:
         return self._sampling, self._noise
 
     def seed(self, now: tuple[int, int, int]) -> None:
-        """Start the streams of a step: samples alike for all microbatches of a batch, noise of the microbatch's own.
+        """Start the streams of a step: starts and samples alike for all microbatches of a batch, noise of its own.
 
         Args:
             now: Stage, epoch and step.
@@ -104,6 +107,10 @@ class Microbatch:
         seed, first = self._context.config.seed, self._share.first
         self._sampling.manual_seed(derive_seed(seed, "sampling", *now))
         self._noise.manual_seed(derive_seed(seed, "noise", *now, *([first] if first else [])))
+        if self._num_starts < (customers := self._context.config.num_customers):
+            generator = torch.Generator().manual_seed(derive_seed(seed, "starts", *now))
+            drawn = torch.randperm(customers, generator=generator)[: self._num_starts]
+            self._starts.copy_(drawn.sort().values)
 
     def take(self, instances: Instances[Tensor]) -> None:
         """Take its instances of the batch."""
@@ -118,11 +125,11 @@ class Microbatch:
         self._embeddings = self._encoding.embeddings.detach()
 
     def decode(self) -> None:
-        """Sampled tours of all starts; POLAR adds one decoded greedily without a forced customer."""
+        """Sampled tours of the starts; POLAR adds one decoded greedily without a forced customer."""
         context = self._context
         context.policy.draw_noise_from(self._noise)
         extra = context.config.paradigm == "polar"
-        starts = multi_start(self.environment)
+        starts = starts_at(self.environment, self._starts)
         with bfloat16_products(starts.device, context.bfloat16):
             self.tours = context.engine.rollout(
                 context.policy,
