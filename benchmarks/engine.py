@@ -50,7 +50,7 @@ from polarvrp.training.trainer import make_optimizer
 
 EPOCH_INSTANCES = 100_000
 WARM_UP_STEPS = 4
-PAIRS = [f"{backbone}-{encoder}" for backbone, encoders in BACKBONES.items() for encoder in encoders]
+PAIRS = [f"{backbone}-{encoder}" for backbone, record in BACKBONES.items() for encoder in record.encoders]
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Up to 50 customers; half of it beyond."""
 

@@ -8,13 +8,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 import yaml
 
-from polarvrp.catalog.backbones import GRID_BACKBONES
-from polarvrp.catalog.methods import MAIN_METHODS
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones
+from polarvrp.catalog.experiments import tables
+from polarvrp.catalog.methods import method_of
 from polarvrp.config import study as study_config
 from polarvrp.config.loading import load_study
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.sections import Section
-from polarvrp.config.study import EXPERIMENTS, StudyConfig
+from polarvrp.config.study import StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.errors import ConfigError
 
@@ -90,9 +91,9 @@ def test_every_object_of_the_schema_is_closed() -> None:
 
 def test_schema_knows_the_same_names() -> None:
     properties = SCHEMA["properties"]
-    assert properties["experiments"]["items"]["enum"] == list(EXPERIMENTS)
-    assert properties["backbones"]["items"]["enum"] == list(MAIN_METHODS)
-    assert properties["grid_backbones"]["items"]["enum"] == list(GRID_BACKBONES)
+    assert properties["experiments"]["items"]["enum"] == list(tables())
+    assert properties["backbones"]["items"]["enum"] == [name for name in BACKBONES if method_of(name)]
+    assert properties["grid_backbones"]["items"]["enum"] == list(grid_backbones())
 
 
 def test_scale_files_hold_the_same_keys() -> None:
@@ -134,7 +135,7 @@ def test_paper_scale_holds_the_papers_settings(tmp_path: Path) -> None:
     assert (study.training.learning_rate, study.training.weight_decay) == (3e-4, 1e-6)
     assert (study.training.milestones, study.training.decay) == ((270, 295), 0.1)
     assert (study.training.temperature, study.training.refinement_start_epoch) == (0.05, 250)
-    assert study.experiments == EXPERIMENTS
+    assert study.experiments == tables()
 
 
 def test_own_file_wins_over_study_and_scale(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ CONFIG = Path(__file__).parents[2] / "config"
 @pytest.mark.parametrize("paradigm", ["rl", "po", "polar"])
 def test_every_backbone_and_paradigm_has_a_valid_training(name: str, paradigm: str) -> None:
     for size in (50, 100):
-        run = parse_run(f"{name}-{BACKBONES[name][0]}-{paradigm}-n{size}-s0")
+        run = parse_run(f"{name}-{BACKBONES[name].encoders[0]}-{paradigm}-n{size}-s0")
         _, training = parse_train_spec(train_spec(load_study(folder=CONFIG), run))
         assert training.optimizer == ("adam" if name in {"mtpomo", "mvmoe", "routefinder", "moses"} else "adamw")
         assert training.mixed_batches == (name not in {"mtpomo", "mvmoe"})

@@ -45,7 +45,7 @@ def test_every_backbone_with_every_encoder(backbone, encoder, parameters):
 
 
 def test_no_pair_was_left_out_above():
-    assert len(available()) == sum(len(encoders) for encoders in BACKBONES.values()) == 18
+    assert len(available()) == sum(len(record.encoders) for record in BACKBONES.values()) == 18
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def no_registrations(monkeypatch):
 
 
 def test_available_pairs_are_those_of_the_configuration():
-    assert available() == [(name, encoder) for name, encoders in BACKBONES.items() for encoder in encoders]
+    assert available() == [(name, encoder) for name, record in BACKBONES.items() for encoder in record.encoders]
 
 
 def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations, tmp_path):

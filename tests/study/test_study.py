@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from polarvrp.catalog.backbones import BACKBONES
-from polarvrp.catalog.methods import MAIN_METHODS
+from polarvrp.catalog.experiments import ablations, tables
+from polarvrp.catalog.methods import METHODS, method_of
 from polarvrp.config.loading import load_study
-from polarvrp.config.study import EXPERIMENTS, GRIDS, SWEEPS, StudyConfig
+from polarvrp.config.study import StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
@@ -125,10 +126,10 @@ def test_suffix_that_repeats_the_default_is_refused(quick: StudyConfig) -> None:
 
 
 def test_patterns_match_every_run_and_no_typo(paper: StudyConfig) -> None:
-    pattern = re.compile(runs.RUN_PATTERN)
+    pattern = re.compile(runs.run_pattern())
     for run in study_runs(paper):
         assert pattern.fullmatch(run.name)
-        assert re.fullmatch(runs.STEM_PATTERN, run.stem) and re.fullmatch(runs.TAIL_PATTERN, run.tail)
+        assert re.fullmatch(runs.stem_pattern(), run.stem) and re.fullmatch(runs.tail_pattern(), run.tail)
     for name in ("polarnte-ple-polar-n50-s0", "cada-ple-rl-n50-s0", "polarnet-ple-polar-n50", "mvmoe-deep-rl-n50-s0"):
         assert pattern.fullmatch(name) is None
 
@@ -145,13 +146,13 @@ def test_main_tables_compare_the_seven_networks_of_the_paper(paper: StudyConfig)
         "routefinder-shared-rl-s0",
     ]
     assert len(methods) == 14
-    assert set(MAIN_METHODS) == {run.backbone for run in main_runs(paper)}
+    assert {name for name in BACKBONES if method_of(name)} == {run.backbone for run in main_runs(paper)}
 
 
 def test_quick_trains_22_runs(quick: StudyConfig) -> None:
     runs = study_runs(quick)
     assert len(runs) == 22
-    grids = [run for table in GRIDS for run in experiment_runs(quick, table)]
+    grids = [run for table in ("training_paradigms", "encoder_settings") for run in experiment_runs(quick, table)]
     assert {run.backbone for run in grids} == {"polarnet"} and {run.num_customers for run in grids} == {10}
     assert len(set(ablation_runs(quick)) - set(runs)) == 32
 
@@ -363,9 +364,9 @@ def test_incomplete_specification_is_named() -> None:
 
 
 def test_registries_agree() -> None:
-    for backbone, (encoder, _) in MAIN_METHODS.items():
-        assert encoder in BACKBONES[backbone]
-    assert set(GRIDS) | set(SWEEPS) <= set(EXPERIMENTS)
+    for method in METHODS.values():
+        assert method.source or method.encoder in BACKBONES[str(method.backbone)].encoders
+    assert set(ablations()) <= set(tables())
 
 
 def test_nothing_heavy_is_imported_at_parse_time() -> None:
@@ -383,7 +384,7 @@ def test_a_run_on_all_variants_says_so_in_its_name_alone(paper: StudyConfig) -> 
     assert set(stage["variants"]) == set(VARIANTS)
     assert "stages" not in train_spec(paper, seen)["training"]
     assert every.method == "polarnet-ple-polar-all-s0"
-    assert re.fullmatch(runs.RUN_PATTERN, every.name) and re.fullmatch(runs.TAIL_PATTERN, every.tail)
+    assert re.fullmatch(runs.run_pattern(), every.name) and re.fullmatch(runs.tail_pattern(), every.tail)
     without = {key: value for key, value in train_spec(paper, every)["training"].items() if key != "stages"}
     assert without == train_spec(paper, seen)["training"]
 

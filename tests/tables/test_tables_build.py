@@ -8,7 +8,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from polarvrp.config.study import EXPERIMENTS
+from polarvrp.catalog import experiments
 from polarvrp.errors import ConfigError
 from polarvrp.tables.build import FORMATS, build_tables
 from polarvrp.tables.registry import TABLES
@@ -38,7 +38,7 @@ def quick(folder):
 
 
 def test_there_is_one_table_an_experiment():
-    assert list(TABLES) == list(EXPERIMENTS)
+    assert list(TABLES) == list(experiments.tables())
 
 
 @pytest.mark.parametrize("name", CONTRACT)

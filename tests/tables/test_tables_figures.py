@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.results_folder import ResultsFolder
-from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.figures import FIGURES, draw_figures, encoder_settings, in_distribution, training_curves
@@ -53,7 +53,7 @@ def test_seeds_share_a_dot_and_a_legend_entry(folder):
 
 
 def test_grids_have_a_panel_a_backbone_with_means(folder):
-    for backbone in GRID_BACKBONES[::3]:
+    for backbone in grid_backbones()[::3]:
         for encoder, gaps in (("shared", [3.0, 4.0]), ("ple", [2.0, 1.0])):
             folder.evaluate(f"{backbone}-{encoder}-polar-n10-s0", gaps, variants=("CVRP", "OVRP"))
     results = Results(folder.root, "quick")

@@ -24,7 +24,7 @@ from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
 
-PAIRS = [(backbone, encoder) for backbone, encoders in BACKBONES.items() for encoder in encoders]
+PAIRS = [(backbone, encoder) for backbone, record in BACKBONES.items() for encoder in record.encoders]
 SIZE, BATCH, STEPS = 10, 8, 50
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polarvrp.config.study import EXPERIMENTS
+from polarvrp.catalog.experiments import tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def test_paper_plans_the_whole_paper_in_chunks(workflow) -> None:
     assert jobs["merge_references"] == 48 * 2 * 2
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 54
     assert jobs["evaluate_zero_shot"] == jobs["evaluate_set_x"] == 7
-    assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(EXPERIMENTS)
+    assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
 
 
 def test_own_file_wins_over_study_and_scale(workflow, tmp_path: Path) -> None:

@@ -1,32 +1,125 @@
-"""Backbones, and the encoders that each exists with."""
+"""Backbones: the networks that are trained and compared."""
 
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 
+from polarvrp.catalog import architectures
+from polarvrp.catalog.architectures import Architecture
 from polarvrp.catalog.encoders import ENCODERS
-
-BACKBONES: dict[str, tuple[str, ...]] = {
-    "mtpomo": ("shared",),
-    "mvmoe": ("shared",),
-    "routefinder": ("shared",),
-    "cada": ("shared",),
-    "filmmed": ("shared",),
-    "moses": ("shared",),
-    "mtpomo_ablation": ENCODERS,
-    "mvmoe_ablation": ENCODERS,
-    "routefinder_ablation": ENCODERS,
-    "polarnet": ENCODERS,
-}
-"""Every built-in backbone with the encoders that it exists with."""
 
 ENTRY_POINT_GROUP = "polarvrp.backbones"
 """Where an installed package declares backbones of its own."""
 
+COMMON_OPTIONS = frozenset({"glimpse_mask", "layers"})
+PLE_OPTIONS = COMMON_OPTIONS | {"film", "prompt", "rope", "head", "ple_form"}
+OPTIONS = PLE_OPTIONS | {"adapters", "mixture"}
+"""Optional fields of a network's configuration that a backbone may have no use for."""
 
-def named_backbones() -> dict[str, tuple[str, ...]]:
-    """Backbones that a run can be named after, and their encoders; those of installed packages are not loaded yet."""
-    outside = {entry.name: ENCODERS for entry in entry_points(group=ENTRY_POINT_GROUP)}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backbone:
+    """One backbone.
+
+    Attributes:
+        name: As runs are named.
+        label: As tables print it.
+        architecture: Its shared encoder and its decoder; None where an installed package builds it.
+        large: Its architecture for more than 50 customers, where that is another one.
+        options: Those of ``OPTIONS`` that it honours.
+        own_encoder: Whether it exists with its own stack (``shared``) only, as its authors published it.
+        in_grids: Whether the paper's grids of paradigms and encoders compare it.
+        modulated: Whether PLE scales and shifts its customers' embeddings (FiLM): the paper's own model alone.
+    """
+
+    name: str
+    label: str
+    architecture: Architecture | None = None
+    large: Architecture | None = None
+    options: frozenset[str] = COMMON_OPTIONS
+    own_encoder: bool = False
+    in_grids: bool = False
+    modulated: bool = False
+
+    @property
+    def encoders(self) -> tuple[str, ...]:
+        """Encoders that it exists with."""
+        return ("shared",) if self.own_encoder else tuple(ENCODERS)
+
+
+BACKBONES: dict[str, Backbone] = {
+    record.name: record
+    for record in (
+        Backbone(name="mtpomo", label="MTPOMO", architecture=architectures.MTPOMO, own_encoder=True),
+        Backbone(
+            name="mvmoe",
+            label="MVMoE",
+            architecture=architectures.MVMOE,
+            options=COMMON_OPTIONS | {"mixture"},
+            own_encoder=True,
+        ),
+        Backbone(name="routefinder", label="RouteFinder", architecture=architectures.ROUTEFINDER, own_encoder=True),
+        Backbone(
+            name="cada",
+            label="CaDA",
+            architecture=architectures.CADA,
+            large=architectures.CADA_LARGE,
+            own_encoder=True,
+        ),
+        Backbone(
+            name="filmmed",
+            label="FiLMMeD(CaDA)",
+            architecture=architectures.FILMMED,
+            options=COMMON_OPTIONS | {"head"},
+            own_encoder=True,
+        ),
+        Backbone(
+            name="moses",
+            label="MoSES(CaDA)",
+            architecture=architectures.MOSES,
+            options=COMMON_OPTIONS | {"adapters"},
+            own_encoder=True,
+        ),
+        Backbone(
+            name="mtpomo_ablation",
+            label="MTPOMO",
+            architecture=architectures.MTPOMO_ABLATION,
+            options=PLE_OPTIONS,
+            in_grids=True,
+        ),
+        Backbone(
+            name="mvmoe_ablation",
+            label="MVMoE",
+            architecture=architectures.MVMOE_ABLATION,
+            options=PLE_OPTIONS | {"mixture"},
+            in_grids=True,
+        ),
+        Backbone(
+            name="routefinder_ablation",
+            label="RouteFinder",
+            architecture=architectures.ROUTEFINDER_ABLATION,
+            options=PLE_OPTIONS,
+            in_grids=True,
+        ),
+        Backbone(
+            name="polarnet",
+            label="Ours",
+            architecture=architectures.POLARNET,
+            options=PLE_OPTIONS,
+            in_grids=True,
+            modulated=True,
+        ),
+    )
+}
+
+
+def named_backbones() -> dict[str, Backbone]:
+    """Backbones that a run can be named after; those of installed packages are not loaded yet."""
+    outside = {
+        entry.name: Backbone(name=entry.name, label=entry.name) for entry in entry_points(group=ENTRY_POINT_GROUP)
+    }
     return {**outside, **BACKBONES}
 
 
-GRID_BACKBONES = ("mtpomo_ablation", "mvmoe_ablation", "routefinder_ablation", "polarnet")
-"""Backbones of the paper's grids of paradigms and encoders."""
+def grid_backbones() -> tuple[str, ...]:
+    """Backbones of the paper's grids, in its order."""
+    return tuple(record.name for record in BACKBONES.values() if record.in_grids)

@@ -1,12 +1,57 @@
-"""Methods of the main tables."""
+"""Methods that the main tables compare: solvers, published solutions, and networks as their authors published them."""
 
-MAIN_METHODS: dict[str, tuple[str, str]] = {
-    "mtpomo": ("shared", "rl"),
-    "mvmoe": ("shared", "rl"),
-    "routefinder": ("shared", "rl"),
-    "cada": ("shared", "rl"),
-    "filmmed": ("shared", "po"),
-    "moses": ("shared", "rl"),
-    "polarnet": ("ple", "polar"),
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One row of the main tables.
+
+    Attributes:
+        label: As tables print it.
+        backbone: Of a trained method; None for an external one.
+        encoder: Likewise.
+        paradigm: Likewise.
+        source: Where the costs of an external method come from: a solver's name, or ``published-`` and that name.
+    """
+
+    label: str
+    backbone: str | None = None
+    encoder: str | None = None
+    paradigm: str | None = None
+    source: str | None = None
+
+    @property
+    def stem(self) -> str:
+        """Its key in tables: the source, or a run's name without size and seed."""
+        return self.source or f"{self.backbone}-{self.encoder}-{self.paradigm}"
+
+
+METHODS: dict[str, Method] = {
+    record.stem: record
+    for record in (
+        Method(label="PyVRP (published)", source="published-pyvrp"),
+        Method(label="PyVRP", source="pyvrp"),
+        Method(label="OR-Tools (published)", source="published-ortools"),
+        Method(label="OR-Tools", source="ortools"),
+        Method(label="MTPOMO", backbone="mtpomo", encoder="shared", paradigm="rl"),
+        Method(label="MVMoE", backbone="mvmoe", encoder="shared", paradigm="rl"),
+        Method(label="RouteFinder", backbone="routefinder", encoder="shared", paradigm="rl"),
+        Method(label="CaDA", backbone="cada", encoder="shared", paradigm="rl"),
+        Method(label="FiLMMeD(CaDA)", backbone="filmmed", encoder="shared", paradigm="po"),
+        Method(label="MoSES(CaDA)", backbone="moses", encoder="shared", paradigm="rl"),
+        Method(label="Ours", backbone="polarnet", encoder="ple", paradigm="polar"),
+    )
 }
-"""Encoder and paradigm of each backbone in the main tables: what its authors published."""
+"""In the order of the printed tables."""
+
+PUBLISHED = "published-"
+"""Start of the name of a source that others published."""
+
+SOLVERS = ("pyvrp", "ortools")
+"""Solvers that references are computed with."""
+
+
+def method_of(backbone: str) -> Method | None:
+    """The method that trains a backbone as its authors published it, None where there is none."""
+    return next((record for record in METHODS.values() if record.backbone == backbone), None)

@@ -6,20 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from polarvrp.catalog.backbones import GRID_BACKBONES
-from polarvrp.catalog.methods import MAIN_METHODS
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones
+from polarvrp.catalog.experiments import tables
+from polarvrp.catalog.methods import method_of
 from polarvrp.config.sections import Section, above_zero, at_least, require_distinct, require_known
 from polarvrp.config.training import StudyTraining
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 
 SCALES = ("quick", "paper")
-
-MAIN_TABLES = ("in_distribution", "zero_shot", "set_x")
-GRIDS = ("training_paradigms", "encoder_settings")
-SWEEPS = ("temperature", "refined_tours", "task_experts", "refinement_start")
-EXPERIMENTS = (*MAIN_TABLES, *GRIDS, *SWEEPS, "training_cost", "paper_comparison")
-"""Experiments of the paper; each is one table of that name."""
 
 GPU_DRIVER = Path("/dev/nvidiactl")
 """Exists where an NVIDIA driver is loaded; asking torch would cost seconds."""
@@ -187,9 +182,9 @@ class StudyConfig(Section):
                 f"training.validation_instances is {self.training.validation_instances}, but a validation set has "
                 f"{self.datasets.validation_instances} instances; raise datasets.validation_instances"
             )
-        require_known("backbones", self.backbones, MAIN_METHODS)
-        require_known("grid_backbones", self.grid_backbones, GRID_BACKBONES)
-        require_known("experiments", self.experiments, EXPERIMENTS)
+        require_known("backbones", self.backbones, [name for name in BACKBONES if method_of(name)])
+        require_known("grid_backbones", self.grid_backbones, grid_backbones())
+        require_known("experiments", self.experiments, tables())
         require_known("variants", () if self.variants == "all" else self.variants, VARIANTS)
         if not self.training_variants:
             raise ConfigError(f"variants must hold one of the training variants {', '.join(TRAINING_VARIANTS)}")

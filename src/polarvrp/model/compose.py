@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from polarvrp.catalog.architectures import Architecture, BlockParts
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.adapters import add_adapters
-from polarvrp.model.architectures import Architecture, BlockParts
 from polarvrp.model.attention import Attention
 from polarvrp.model.blocks import Block
 from polarvrp.model.conditioning import ConcatenatedPrompt, Conditioning, FiLM, PromptTokens

@@ -58,7 +58,7 @@ def register_backbone(name: str, encoders: tuple[str, ...], build: Callable[[Mod
 
 def available() -> list[tuple[str, str]]:
     """All pairs of a backbone and an encoder, built-in ones first; import paths cannot be listed."""
-    pairs = [(name, encoder) for name, encoders in BACKBONES.items() for encoder in encoders]
+    pairs = [(name, encoder) for name, record in BACKBONES.items() for encoder in record.encoders]
     pairs += [(name, encoder) for name, backbone in _registered.items() for encoder in backbone.encoders]
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         pairs += [(entry.name, encoder) for encoder in _checked(entry.load(), entry.value).encoders]
@@ -110,7 +110,7 @@ def _compose(config: ModelConfig) -> Policy:
 
 def _look_up(name: str) -> RegisteredBackbone | None:
     if name in BACKBONES:
-        return RegisteredBackbone(BACKBONES[name], _compose)
+        return RegisteredBackbone(BACKBONES[name].encoders, _compose)
     if name in _registered:
         return _registered[name]
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):

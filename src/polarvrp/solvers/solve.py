@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from polarvrp.catalog.methods import SOLVERS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
@@ -19,8 +20,6 @@ from polarvrp.problem.tours import (
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solvers.integers import IntegerInstance, integer_instance
 from polarvrp.solvers.versions import ortools_version, pyvrp_version
-
-SOLVERS = ("pyvrp", "ortools")
 
 LARGEST_SEED = 2**31 - 1
 

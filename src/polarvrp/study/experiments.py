@@ -1,119 +1,158 @@
-"""Which runs each experiment of the paper compares; imports nothing heavy, the workflow reads it at parse time."""
+"""Which runs each experiment compares; imports nothing heavy, the workflow reads it at parse time."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
-from polarvrp.catalog.backbones import BACKBONES, GRID_BACKBONES
-from polarvrp.catalog.methods import MAIN_METHODS
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations
+from polarvrp.catalog.methods import Method, method_of
 from polarvrp.catalog.paradigms import PARADIGMS
-from polarvrp.config.study import GRIDS, SWEEPS, StudyConfig
+from polarvrp.catalog.records import resolve
+from polarvrp.config.study import StudyConfig
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.specs import ablation_defaults
 
 
-def main_runs(study: StudyConfig) -> tuple[RunSpec, ...]:
-    """Runs of the main tables: every backbone as published, both sizes."""
-    return tuple(
+def main_methods(study: StudyConfig) -> tuple[Method, ...]:
+    """Trained methods of the study's main tables, a row each."""
+    return tuple(_method(entry) for entry in study.backbones)
+
+
+def main_runs(study: StudyConfig, experiment: Experiment | None = None) -> list[RunSpec]:
+    """Runs of the main tables: every method at every size."""
+    return [
         RunSpec(
-            backbone=backbone,
-            encoder=MAIN_METHODS[backbone][0],
-            paradigm=MAIN_METHODS[backbone][1],
+            backbone=str(method.backbone),
+            encoder=str(method.encoder),
+            paradigm=str(method.paradigm),
             num_customers=size.num_customers,
             variants="all" if study.training.variants == "all" else None,
             seed=seed,
         )
-        for backbone in study.backbones
+        for method in main_methods(study)
         for size in study.sizes
         for seed in study.seeds
+    ]
+
+
+def transfer_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """Runs of the main tables of the one size that is transferred to unseen variants and Set-X."""
+    return [run for run in main_runs(study) if run.num_customers == study.transfer_size]
+
+
+def grid_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """Runs of a grid: the study's backbones along the grid's axis."""
+    assert experiment.grid is not None
+    cells: list[dict[str, Any]] = []
+    for name in study.grid_backbones:
+        if experiment.grid.axis == "paradigm":
+            cells += [{"backbone": name, "encoder": own_encoder(name), "paradigm": value} for value in PARADIGMS]
+        else:
+            paradigm = experiment.grid.paradigm
+            cells += [{"backbone": name, "encoder": value, "paradigm": paradigm} for value in BACKBONES[name].encoders]
+    return _small_runs(study, cells)
+
+
+def sweep_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """Runs of a sweep: its values, and the default, which has no suffix in a run's name."""
+    sweep = experiment.sweep
+    assert sweep is not None
+    default = ablation_defaults(study)[sweep.setting]
+    values = dict.fromkeys((*getattr(study.sweeps, experiment.name), default))
+    return _small_runs(
+        study,
+        (
+            {
+                "backbone": "polarnet",
+                "encoder": sweep.encoder,
+                "paradigm": paradigm,
+                sweep.setting: None if value == default else value,
+            }
+            for value in values
+            for paradigm in sweep.paradigms
+        ),
     )
 
 
-def experiment_runs(study: StudyConfig, experiment: str, grid_backbones: Iterable[str] | None = None) -> list[RunSpec]:
+def cost_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """Runs of an experiment's own methods at every size."""
+    return [
+        RunSpec(
+            backbone=str(method.backbone),
+            encoder=str(method.encoder),
+            paradigm=str(method.paradigm),
+            num_customers=size.num_customers,
+            seed=seed,
+        )
+        for size in study.sizes
+        for method in experiment.methods
+        for seed in study.seeds
+    ]
+
+
+def own_encoder(backbone: str) -> str:
+    """Encoder of a backbone in the main tables, else its own stack; the grid of paradigms holds it fixed."""
+    method = method_of(backbone)
+    return "shared" if method is None else str(method.encoder)
+
+
+def experiment_runs(study: StudyConfig, name: str) -> list[RunSpec]:
     """Runs that one experiment compares.
 
     Args:
         study: The study.
-        experiment: One of ``config.EXPERIMENTS``; ``in_distribution`` and ``paper_comparison`` name the main runs here,
-            though their tables list every other run of the study too.
-        grid_backbones: Backbones of the two grids, None for the study's own.
+        name: A key of ``EXPERIMENTS``; ``in_distribution`` and ``paper_comparison`` name the main runs here, though
+            their tables list every other run of the study too.
     """
-    small = study.sizes[0].num_customers
-    backbones = study.grid_backbones if grid_backbones is None else grid_backbones
-    cells: list[dict[str, Any]]
-    if experiment == "training_paradigms":
-        cells = [
-            {"backbone": name, "encoder": MAIN_METHODS.get(name, ("shared",))[0], "paradigm": paradigm}
-            for name in backbones
-            for paradigm in PARADIGMS
-        ]
-    elif experiment == "encoder_settings":
-        cells = [
-            {"backbone": name, "encoder": encoder, "paradigm": "polar"}
-            for name in backbones
-            for encoder in BACKBONES[name]
-        ]
-    elif experiment in SWEEPS:
-        cells = _sweep_cells(study, experiment)
-    elif experiment == "training_cost":
-        cells = [
-            {"backbone": "polarnet", "encoder": encoder, "paradigm": paradigm, "num_customers": size.num_customers}
-            for size in study.sizes
-            for encoder in ("ple", "shared")
-            for paradigm in ("polar", "rl")
-        ]
-    else:
-        runs = main_runs(study)
-        one_size = experiment in {"zero_shot", "set_x"}
-        return [run for run in runs if not one_size or run.num_customers == study.transfer_size]
-    return [RunSpec(**{"num_customers": small, "seed": seed, **cell}) for cell in cells for seed in study.seeds]
-
-
-def _sweep_cells(study: StudyConfig, sweep: str) -> list[dict[str, Any]]:
-    """Cells of one sweep: its values, and the default, which has no suffix in a run's name."""
-    field = {"refinement_start": "refinement_start_epoch"}.get(sweep, sweep)
-    default = ablation_defaults(study)[field]
-    values = dict.fromkeys((*getattr(study.sweeps, sweep), default))
-    encoder = "shared" if sweep in {"temperature", "refined_tours"} else "ple"
-    return [
-        {
-            "backbone": "polarnet",
-            "encoder": encoder,
-            "paradigm": paradigm,
-            field: None if value == default else value,
-        }
-        for value in values
-        for paradigm in (("po", "polar") if sweep == "temperature" else ("polar",))
-    ]
+    experiment = EXPERIMENTS[name]
+    runs: list[RunSpec] = resolve(experiment.runs)(study, experiment)
+    return runs
 
 
 def study_runs(study: StudyConfig) -> list[RunSpec]:
     """Every run of the experiments that the study names, each once."""
-    return _distinct(run for experiment in study.experiments for run in experiment_runs(study, experiment))
+    return _distinct(run for name in study.experiments for run in experiment_runs(study, name))
 
 
 def ablation_runs(study: StudyConfig) -> list[RunSpec]:
-    """Every run of the paper's two grids and four sweeps, each once."""
-    return _distinct(
-        run for experiment in (*GRIDS, *SWEEPS) for run in experiment_runs(study, experiment, GRID_BACKBONES)
-    )
+    """Every run of the paper's grids and sweeps, each once, for all backbones of the grids."""
+    whole = replace(study, grid_backbones=grid_backbones())
+    return _distinct(run for name in ablations() for run in experiment_runs(whole, name))
 
 
-def table_runs(study: StudyConfig, table: str, at_hand: Collection[RunSpec] = ()) -> list[RunSpec]:
+def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ()) -> list[RunSpec]:
     """Runs that a table lists.
 
     Args:
         study: The study.
-        table: One of ``config.EXPERIMENTS``.
+        name: A key of ``EXPERIMENTS``.
         at_hand: Ablation runs that were trained, or are about to be, although the study does not name them.
     """
-    if table == "in_distribution":
+    own = experiment_runs(study, name)
+    if name == "in_distribution":
         return _distinct((*study_runs(study), *at_hand))
-    if table in GRIDS:
-        own = set(experiment_runs(study, table))
-        return [run for run in experiment_runs(study, table, GRID_BACKBONES) if run in own or run in at_hand]
-    return experiment_runs(study, table)
+    if EXPERIMENTS[name].grid is not None:
+        whole = experiment_runs(replace(study, grid_backbones=grid_backbones()), name)
+        return [run for run in whole if run in own or run in at_hand]
+    return own
+
+
+def _method(entry: Any) -> Method:
+    """Method of an entry of ``backbones``: a name of the paper's, or a row of the user's own."""
+    if isinstance(entry, str):
+        method = method_of(entry)
+        assert method is not None  # the configuration refuses others
+        return method
+    return Method(label=entry.label, backbone=entry.name, encoder=entry.encoder, paradigm=entry.paradigm)
+
+
+def _small_runs(study: StudyConfig, cells: Iterable[dict[str, Any]]) -> list[RunSpec]:
+    """A run a cell and seed, at the smaller size, the one that the ablations are made at."""
+    size = study.sizes[0].num_customers
+    return [RunSpec(num_customers=size, seed=seed, **cell) for cell in cells for seed in study.seeds]
 
 
 def _distinct(runs: Iterable[RunSpec]) -> list[RunSpec]:

@@ -8,25 +8,43 @@ from decimal import Decimal
 from typing import Literal
 
 from polarvrp.catalog.backbones import named_backbones
+from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.sections import one_of
 from polarvrp.errors import ConfigError
 
-_BACKBONES = named_backbones()
-_ENCODED = "|".join(f"{name}-(?:{'|'.join(encoders)})" for name, encoders in _BACKBONES.items())
-STEM_PATTERN = f"(?:{_ENCODED})-(?:{'|'.join(PARADIGMS)})"
-"""Regular expression of what a run's name has before its size, without capturing groups."""
+SUFFIXES = {
+    "temperature": "alpha",
+    "refined_tours": "k",
+    "task_experts": "kappa",
+    "refinement_start_epoch": "ls",
+}
+"""Settings that a run's name holds where they differ from the study's default, and how it writes each."""
 
-TAIL_PATTERN = r"(?:-alpha[0-9.]+)?(?:-k[0-9]+)?(?:-kappa[0-9]+)?(?:-ls[0-9]+)?(?:-all)?-s[0-9]+"
-"""Regular expression of what a run's name has after its size."""
-
-RUN_PATTERN = f"{STEM_PATTERN}-n[0-9]+{TAIL_PATTERN}"
-
-_RUN = re.compile(
-    r"(?P<backbone>[A-Za-z0-9_.]+)-(?P<encoder>[a-z]+)-(?P<paradigm>[a-z]+)-n(?P<num_customers>\d+)"
-    r"(?:-alpha(?P<temperature>\d+(?:\.\d+)?))?(?:-k(?P<refined_tours>\d+))?(?:-kappa(?P<task_experts>\d+))?"
-    r"(?:-ls(?P<refinement_start_epoch>\d+))?(?:-(?P<variants>all))?-s(?P<seed>\d+)"
+_NUMBERS = {"temperature": r"[0-9]+(?:\.[0-9]+)?"}
+_SUFFIX_PATTERN = "".join(
+    f"(?:-{suffix}(?P<{setting}>{_NUMBERS.get(setting, '[0-9]+')}))?" for setting, suffix in SUFFIXES.items()
 )
+_RUN = re.compile(
+    r"(?P<backbone>[A-Za-z0-9_.]+)-(?P<encoder>[a-z0-9_]+)-(?P<paradigm>[a-z0-9_]+)-n(?P<num_customers>\d+)"
+    rf"{_SUFFIX_PATTERN}(?:-(?P<variants>all))?-s(?P<seed>\d+)"
+)
+
+
+def stem_pattern() -> str:
+    """Regular expression of what a run's name has before its size, without capturing groups."""
+    encoded = "|".join(f"{name}-(?:{'|'.join(record.encoders)})" for name, record in named_backbones().items())
+    return f"(?:{encoded})-(?:{'|'.join(PARADIGMS)})"
+
+
+def tail_pattern() -> str:
+    """Regular expression of what a run's name has after its size, without capturing groups."""
+    return re.sub(r"\(\?P<\w+>", "(?:", _SUFFIX_PATTERN) + r"(?:-all)?-s[0-9]+"
+
+
+def run_pattern() -> str:
+    """Regular expression of a run's whole name, without capturing groups."""
+    return f"{stem_pattern()}-n[0-9]+{tail_pattern()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +52,7 @@ class RunSpec:
     """One trained model, identified by its name.
 
     Attributes:
-        backbone: A key of ``config.named_backbones()``.
+        backbone: A key of ``named_backbones()``.
         encoder: ``shared``, ``deep`` or ``ple``.
         paradigm: ``rl``, ``po`` or ``polar``.
         num_customers: Size of its training instances.
@@ -58,21 +76,18 @@ class RunSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.backbone not in _BACKBONES:
-            raise ConfigError(f"unknown backbone {self.backbone!r}; {one_of(self.backbone, _BACKBONES)}")
-        if self.encoder not in _BACKBONES[self.backbone]:
-            known = _BACKBONES[self.backbone]
-            raise ConfigError(f"{self.backbone} has no encoder {self.encoder!r}; {one_of(self.encoder, known)}")
+        backbones = named_backbones()
+        if self.backbone not in backbones:
+            raise ConfigError(f"unknown backbone {self.backbone!r}; {one_of(self.backbone, backbones)}")
+        encoders = backbones[self.backbone].encoders
+        if self.encoder not in encoders:
+            raise ConfigError(f"{self.backbone} has no encoder {self.encoder!r}; {one_of(self.encoder, encoders)}")
         if self.paradigm not in PARADIGMS:
             raise ConfigError(f"unknown paradigm {self.paradigm!r}; {one_of(self.paradigm, PARADIGMS)}")
-        for value, suffix, applies, owner in (
-            (self.temperature, "-alpha", self.paradigm != "rl", "paradigms po and polar"),
-            (self.refined_tours, "-k", self.paradigm == "polar", "paradigm polar"),
-            (self.task_experts, "-kappa", self.encoder == "ple", "encoder ple"),
-            (self.refinement_start_epoch, "-ls", self.paradigm == "polar", "paradigm polar"),
-        ):
-            if value is not None and not applies:
-                raise ConfigError(f"run {self.name}: {suffix} belongs to {owner} only; leave it out")
+        read = (*PARADIGMS[self.paradigm].settings, *ENCODERS[self.encoder].settings)
+        for setting, suffix in SUFFIXES.items():
+            if getattr(self, setting) is not None and setting not in read:
+                raise ConfigError(f"run {self.name}: -{suffix} belongs to {_owners(setting)} only; leave it out")
 
     @property
     def name(self) -> str:
@@ -87,14 +102,9 @@ class RunSpec:
     @property
     def tail(self) -> str:
         """Ablation suffixes and seed."""
-        suffixes = (
-            ("-alpha", self.temperature),
-            ("-k", self.refined_tours),
-            ("-kappa", self.task_experts),
-            ("-ls", self.refinement_start_epoch),
-        )
-        values = "".join(f"{key}{_digits(value)}" for key, value in suffixes if value is not None)
-        return f"{values}{'' if self.variants is None else f'-{self.variants}'}-s{self.seed}"
+        values = {suffix: getattr(self, setting) for setting, suffix in SUFFIXES.items()}
+        swept = "".join(f"-{suffix}{_digits(value)}" for suffix, value in values.items() if value is not None)
+        return f"{swept}{'' if self.variants is None else f'-{self.variants}'}-s{self.seed}"
 
     @property
     def method(self) -> str:
@@ -128,3 +138,12 @@ def _digits(value: float) -> str:
 
 def _number(text: str) -> float:
     return float(text) if "." in text else int(text)
+
+
+def _owners(setting: str) -> str:
+    """The paradigms or the encoders that read a setting, for messages."""
+    for kind, records in (("paradigm", PARADIGMS), ("encoder", ENCODERS)):
+        names = [name for name, record in records.items() if setting in record.settings]
+        if names:
+            return f"{kind}{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+    return "no run"

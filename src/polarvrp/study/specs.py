@@ -14,6 +14,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.paradigms import unread_settings
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.recipes import recipe_of
 from polarvrp.config.study import SizeConfig, StudyConfig
@@ -113,19 +115,14 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     if run.variants == "all":
         stages = recipe.get("stages", ({"name": StageConfig().name},))
         training["stages"] = [{"variants": tuple(VARIANTS), **stage} for stage in stages]
-    if run.paradigm != "rl":
-        training.pop("normalize_rewards", None)
-    unread = {"rl": 3, "po": 2, "polar": 0}[run.paradigm]
-    for key in ("refined_tours", "refinement_start_epoch", "temperature")[:unread]:
-        del training[key]
-    if run.paradigm != "polar":
-        del training["refiner"]
+    for key in unread_settings(run.paradigm):
+        training.pop(key, None)
     usual = TrainingRecipe()
     for key in ABSENT_AT_DEFAULT:
         if key in training and training[key] == getattr(usual, key):
             del training[key]
     model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
-    if run.encoder == "ple":
+    if "task_experts" in ENCODERS[run.encoder].settings:
         model["task_experts"] = values["task_experts"]
     validation = _draw(study, "validation")
     if study.training_variants != TRAINING_VARIANTS:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import atomic_path
 from polarvrp.tables.comparison import average_over, seed_means
@@ -162,7 +162,7 @@ def _grid(results: Results, table: str, column: str, labels: Mapping[str, str]) 
     look = _looks([value for value in labels if value in {row[column] for row in rows}])
     variants = {row["variant"] for row in rows}
     panels = {}
-    for backbone in (name for name in GRID_BACKBONES if name in {row["backbone"] for row in rows}):
+    for backbone in (name for name in grid_backbones() if name in {row["backbone"] for row in rows}):
         gaps: dict[str, dict[str, float | None]] = {
             value: {
                 row["variant"]: row["gap_percent"]

@@ -3,21 +3,19 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.methods import METHODS
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.tables.gap_tables import seed_of, stem_of
-from polarvrp.tables.paper import METHODS, PAPER_SCALE, TRAINING_COST_METHODS
+from polarvrp.tables.paper import PAPER_SCALE, TRAINING_COST_METHODS
 from polarvrp.tables.sheets import MISSING, Cell
 
-METHOD_LABELS = {stem: label for label, stem in METHODS.items()} | {
-    "published-pyvrp": "PyVRP (published)",
-    "published-ortools": "OR-Tools (published)",
-}
+METHOD_LABELS = {stem: record.label for stem, record in METHODS.items()}
 TRAINING_COST_LABELS = {stem: label for label, stem in TRAINING_COST_METHODS.items()}
-BACKBONE_LABELS = dict(zip(GRID_BACKBONES, ("MTPOMO", "MVMoE", "RouteFinder", "Ours"), strict=True))
-PARADIGM_LABELS = dict(zip(PARADIGMS, ("RL", "PO", "POLAR"), strict=True))
-ENCODER_LABELS = dict(zip(ENCODERS, ("Shared", "Deep-24", "PLE"), strict=True))
+BACKBONE_LABELS = {name: BACKBONES[name].label for name in grid_backbones()}
+PARADIGM_LABELS = {name: record.label for name, record in PARADIGMS.items()}
+ENCODER_LABELS = {name: record.label for name, record in ENCODERS.items()}
 
 
 def method_label(method: str, labels: dict[str, str] = METHOD_LABELS) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
+from polarvrp.catalog.methods import SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, METHODS, PAPER_SCALE, ZERO_SHOT_ORDER
-from polarvrp.tables.sources import SOLVERS, Costs, InstanceSet, Reference, Results, published
+from polarvrp.tables.sources import Costs, InstanceSet, Reference, Results, published
 
 Row = dict[str, Any]
 """One row of a long table; beside its columns it has ``runs``, names of the trained runs it was computed from."""

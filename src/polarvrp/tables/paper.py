@@ -5,7 +5,9 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
-from polarvrp.catalog.methods import MAIN_METHODS
+from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.methods import METHODS as RECORDS
+from polarvrp.catalog.methods import PUBLISHED
 from polarvrp.errors import ConfigError
 
 PAPER_SCALE = "paper"
@@ -28,20 +30,11 @@ _MULTI_DEPOT = (
 ZERO_SHOT_ORDER = (*_MIXED, *(f"MD{name}" for name in (*_MULTI_DEPOT, *_MIXED)))
 """The 32 unseen variants in the row order of the paper's zero-shot table."""
 
-_LABELS = ("MTPOMO", "MVMoE", "RouteFinder", "CaDA", "FiLMMeD(CaDA)", "MoSES(CaDA)", "Ours")
-METHODS = {"PyVRP": "pyvrp", "OR-Tools": "ortools"} | {
-    label: f"{backbone}-{encoder}-{paradigm}"
-    for label, (backbone, (encoder, paradigm)) in zip(_LABELS, MAIN_METHODS.items(), strict=True)
-}
+METHODS = {record.label: stem for stem, record in RECORDS.items() if not stem.startswith(PUBLISHED)}
 """The paper's label of each of the nine compared methods, in its order, and the stem of ours: a solver's name, or a
 run's name without size and seed."""
 
-TRAINING_COST_METHODS = {
-    "POLAR+PLE": "polarnet-ple-polar",
-    "POLAR": "polarnet-shared-polar",
-    "PLE": "polarnet-ple-rl",
-    "Shared": "polarnet-shared-rl",
-}
+TRAINING_COST_METHODS = {record.label: record.stem for record in EXPERIMENTS["training_cost"].methods}
 """Label of each row of the paper's table of training cost, in its order, and the stem of ours."""
 
 SET_X_GROUPS = {"average n<251": (0, 250), "average 251<=n<=500": (251, 500), "average n>=501": (501, 1001)}

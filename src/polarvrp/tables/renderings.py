@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.tables.comparison import AVERAGE, average_over
 from polarvrp.tables.formats import (
     BACKBONE_LABELS,
@@ -235,7 +235,7 @@ def _grid(title: str, column: str, labels: Mapping[str, str], rows: Sequence[Row
 
 def _grid_keys(rows: Sequence[Row], column: str, labels: Mapping[str, str]) -> list[tuple[str, str]]:
     present = {(row["backbone"], row[column]) for row in rows}
-    return [(backbone, value) for backbone in GRID_BACKBONES for value in labels if (backbone, value) in present]
+    return [(backbone, value) for backbone in grid_backbones() for value in labels if (backbone, value) in present]
 
 
 def _variants(rows: Iterable[Row]) -> list[str]:

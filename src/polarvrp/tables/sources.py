@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from polarvrp.catalog.methods import SOLVERS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import PUBLISHED_SIZES, published_costs
@@ -19,7 +20,6 @@ from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.paper import PAPER_SCALE
 
-SOLVERS = ("pyvrp", "ortools")
 REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
 """What gaps can be taken to; ``best_known`` files are those of ``polarvrp reference --best-of``."""
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from polarvrp.catalog.backbones import GRID_BACKBONES
+from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.catalog.encoders import ENCODERS
-from polarvrp.catalog.methods import MAIN_METHODS
 from polarvrp.catalog.paradigms import PARADIGMS
+from polarvrp.study.experiments import own_encoder
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.gap_tables import Row, run_gaps, variant_rank
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, TRAINING_COST_METHODS
@@ -47,19 +47,19 @@ def training_paradigms(results: Results) -> list[Row]:
     """Gap on each training variant of the four backbones under the three paradigms."""
 
     def in_grid(run: RunSpec) -> bool:
-        encoder = MAIN_METHODS.get(run.backbone, ("shared",))[0]
-        return _at_defaults(run) and run.backbone in GRID_BACKBONES and run.encoder == encoder
+        encoder = own_encoder(run.backbone)
+        return _at_defaults(run) and run.backbone in grid_backbones() and run.encoder == encoder
 
-    return _grid(results, "paradigm", in_grid, PARADIGMS)
+    return _grid(results, "paradigm", in_grid, tuple(PARADIGMS))
 
 
 def encoder_settings(results: Results) -> list[Row]:
     """Gap on each training variant of the four backbones with the three encoders, trained by POLAR."""
 
     def in_grid(run: RunSpec) -> bool:
-        return _at_defaults(run) and run.backbone in GRID_BACKBONES and run.paradigm == "polar"
+        return _at_defaults(run) and run.backbone in grid_backbones() and run.paradigm == "polar"
 
-    rows = _grid(results, "encoder", in_grid, ENCODERS)
+    rows = _grid(results, "encoder", in_grid, tuple(ENCODERS))
     parameters = {
         (run.backbone, run.encoder): results.recorded(run, "parameters")
         for run in _smallest_size(run for run in results.evaluated_runs() if in_grid(run))
@@ -168,7 +168,7 @@ def _grid(results: Results, column: str, in_grid: Callable[[RunSpec], bool], ord
     return sorted(
         rows,
         key=lambda row: (
-            GRID_BACKBONES.index(row["backbone"]),
+            grid_backbones().index(row["backbone"]),
             order.index(row[column]),
             variant_rank(row["variant"]),
         ),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import Engine
 from polarvrp.decoding.rollout import Decisions, Replay, starts_at, with_greedy_row
@@ -128,7 +129,7 @@ class Microbatch:
         """Sampled tours of the starts; POLAR adds one decoded greedily without a forced customer."""
         context = self._context
         context.policy.draw_noise_from(self._noise)
-        extra = context.config.paradigm == "polar"
+        extra = PARADIGMS[context.config.paradigm].greedy_row
         starts = starts_at(self.environment, self._starts)
         with bfloat16_products(starts.device, context.bfloat16):
             self.tours = context.engine.rollout(
@@ -235,7 +236,7 @@ class Microbatch:
     def _sums(self, loss: Tensor) -> Tensor:
         """Sums over instances in the order of ``SUMS``, float64, ``[7]``."""
         tours, batch = self.tours, len(self.tours.cost)
-        extra = self._context.config.paradigm == "polar"
+        extra = PARADIGMS[self._context.config.paradigm].greedy_row
         sampled = tours.cost[:, :-1] if extra else tours.cost
         zero = torch.zeros_like(loss)
         refined, improvement = zero, zero

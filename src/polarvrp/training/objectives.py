@@ -5,12 +5,23 @@ Both depend on the network through log-likelihoods alone, so the gradient of eac
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from polarvrp.catalog.paradigms import PARADIGMS
+from polarvrp.catalog.records import resolve
+from polarvrp.config.training import TrainConfig
+
 Objective = Callable[[Tensor, Tensor], Tensor]
+
+
+def objective_of(config: TrainConfig) -> Objective:
+    """Loss of a training, as the record of its paradigm says."""
+    paradigm = PARADIGMS[config.paradigm]
+    return partial(resolve(paradigm.objective), **{key: getattr(config, key) for key in paradigm.objective_settings})
 
 
 def reinforce(cost: Tensor, log_likelihood: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Schedules of a training as functions of the epoch alone, so that a run can stop and go on anywhere."""
 
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
 
 
@@ -19,7 +20,7 @@ def decoder_ramp(epoch: int, step: int, steps_per_epoch: int) -> float:
 
 def refines(config: TrainConfig, epoch: int) -> bool:
     """Whether local search refines tours in ``epoch``."""
-    return config.paradigm == "polar" and epoch > config.refinement_start_epoch
+    return PARADIGMS[config.paradigm].refines and epoch > config.refinement_start_epoch
 
 
 def batch_sizes(config: TrainConfig) -> list[int]:

@@ -6,11 +6,11 @@ the cores as soon as its tours are built.
 
 import logging
 from contextlib import nullcontext
-from functools import partial
 from typing import TypeAlias
 
 import torch
 
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.rollout import BufferOverflowError
@@ -21,7 +21,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import SINGLE, Group, flatten, unflatten
 from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
-from polarvrp.training.objectives import preference, reinforce
+from polarvrp.training.objectives import objective_of
 from polarvrp.training.plan import Plan
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refines
@@ -67,7 +67,7 @@ class TrainingStep:
             make_engine(policy, config.num_customers + most_depots(config), engine, bfloat16=bfloat16),
             config,
             bfloat16,
-            reinforce if config.paradigm == "rl" else partial(preference, temperature=config.temperature),
+            objective_of(config),
             RewardNormalizer(reward_means or [], self._device) if config.normalize_rewards else None,
         )
         self._ramp = torch.ones((), device=self._device)
@@ -135,7 +135,7 @@ class TrainingStep:
             self._shaped[key] = ShapedStep(self._context, self._optimizer, self._group, refiner, batch_size, variants)
         sums, seconds = self._shaped[key].run(now)
         named = dict(zip(SUMS, sums, strict=True))
-        if self._config.paradigm != "polar":
+        if not PARADIGMS[self._config.paradigm].greedy_row:
             del named["greedy_cost"]
         return named | {f"seconds_{phase}": value for phase, value in seconds.items()}
 

@@ -1,0 +1,337 @@
+"""Experiments: which runs are compared in which table and figure; workflow, tables and report iterate over them."""
+
+from dataclasses import dataclass
+
+from polarvrp.catalog.methods import Method
+
+INTEGER, REAL, TEXT = "int64", "float64", "string"
+"""Types of columns, as Arrow names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """The picture of an experiment.
+
+    Attributes:
+        title: Heading of the picture.
+        caption: What it shows, for reports.
+        draw: Dotted path of a function ``(Results, Experiment) -> matplotlib Figure``.
+    """
+
+    title: str
+    caption: str
+    draw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Every backbone of the paper's grids along one axis.
+
+    Attributes:
+        axis: ``paradigm`` or ``encoder``, the attribute of a run that varies.
+        paradigm: The one paradigm of a grid of encoders.
+    """
+
+    axis: str
+    paradigm: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Trainings of ``polarnet`` that differ in one value; its values stand in ``sweeps`` of the configuration.
+
+    Attributes:
+        setting: The swept setting, which is also the attribute of a run that holds it.
+        section: Section of a training's specification that holds it: ``training`` or ``model``.
+        column: Its column in the table.
+        symbol: As tables print that column.
+        encoder: Encoder of the trainings.
+        paradigms: Their paradigms; a column where there is more than one.
+    """
+
+    setting: str
+    section: str
+    column: str
+    symbol: str
+    encoder: str
+    paradigms: tuple[str, ...] = ("polar",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One comparison of runs: a table, a figure, or both.
+
+    Attributes:
+        name: Of its files and of the workflow's target.
+        title: Heading of the printed table.
+        caption: What is compared, over what, against which reference, and what bold means; for reports.
+        runs: Dotted path of a function ``(StudyConfig, Experiment) -> list[RunSpec]``: the runs that it compares.
+        rows: Dotted path of a function ``(Results, Experiment) -> DataFrame`` with the columns below; None for an
+            experiment that is a figure alone.
+        render: Dotted path of a function ``(DataFrame, Experiment) -> list of printed tables``.
+        keys: Key columns and their types; rows come sorted by them, in the paper's order.
+        values: Value columns and their types; values may be missing.
+        needs: What it is computed from: ``evaluations`` on the training variants, ``zero_shot`` evaluations,
+            ``references`` of the same sets, ``set_x`` costs, ``histories`` of trainings, other ``tables``.
+        target: Target of the workflow that makes what is missing.
+        group: ``main`` tables, ``ablation`` grids and sweeps, or ``summary``.
+        grid: Set for a grid.
+        sweep: Set for a sweep.
+        methods: Its own rows, where it compares a fixed few methods.
+        figure: Its picture.
+    """
+
+    name: str
+    title: str
+    caption: str
+    runs: str
+    rows: str | None = None
+    render: str | None = None
+    keys: dict[str, str]
+    values: dict[str, str]
+    needs: tuple[str, ...]
+    target: str
+    group: str = "main"
+    grid: Grid | None = None
+    sweep: Sweep | None = None
+    methods: tuple[Method, ...] = ()
+    figure: Figure | None = None
+
+
+_GAP_KEYS = {"variant": TEXT, "num_customers": INTEGER, "method": TEXT}
+_GAP_VALUES = {
+    **dict.fromkeys(("objective", "gap_percent", "gap_of_means_percent", "seconds"), REAL),
+    **dict.fromkeys(("instances", "left_out"), INTEGER),
+    "reference": TEXT,
+}
+_GAP = "The gap is the mean over instances of 100 · (cost − reference) / reference"
+
+
+def _sweep(name: str, title: str, caption: str, sweep: Sweep) -> Experiment:
+    keys = {sweep.column: REAL if sweep.setting == "temperature" else INTEGER}
+    seconds = ("epoch_seconds", "epoch_seconds_without_ls", "epoch_seconds_with_ls", "total_hours")
+    return Experiment(
+        name=name,
+        title=title,
+        caption=f"{caption} Smaller size, mean over the seeds. Bold marks the best of a column.",
+        runs="polarvrp.study.experiments:sweep_runs",
+        rows="polarvrp.tables.sweeps:sweep_rows",
+        render="polarvrp.tables.sweeps:render_sweep",
+        keys=keys | ({"paradigm": TEXT} if len(sweep.paradigms) > 1 else {}),
+        values={
+            **dict.fromkeys(("mean_gap_percent", *seconds), REAL),
+            **dict.fromkeys(("variants", "num_customers", "seeds"), INTEGER),
+        },
+        needs=("evaluations", "references", "histories"),
+        target="ablations",
+        group="ablation",
+        sweep=sweep,
+    )
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    record.name: record
+    for record in (
+        Experiment(
+            name="in_distribution",
+            title="Performance on the training variants",
+            caption="Mean cost, gap and seconds of every method on the 16 training variants, over all instances of "
+            f"each test set. {_GAP}; column reference says to which. Bold marks the best trained policy.",
+            runs="polarvrp.study.experiments:main_runs",
+            rows="polarvrp.tables.gap_tables:in_distribution",
+            render="polarvrp.tables.gap_tables:render_in_distribution",
+            keys=_GAP_KEYS,
+            values=_GAP_VALUES,
+            needs=("evaluations", "references"),
+            target="evaluate",
+            figure=Figure(
+                title="Gap to the reference on the training variants",
+                caption="Gap of every compared method on each training variant, a panel a size.",
+                draw="polarvrp.tables.figures:in_distribution",
+            ),
+        ),
+        Experiment(
+            name="zero_shot",
+            title="Zero-shot performance on variants unseen in training",
+            caption="Mean cost and gap on the 32 variants with mixed backhauls or several depots, which no model saw "
+            "in training; models of one size, over all instances of each test set. "
+            f"{_GAP}. Bold marks the best trained policy.",
+            runs="polarvrp.study.experiments:transfer_runs",
+            rows="polarvrp.tables.gap_tables:zero_shot",
+            render="polarvrp.tables.gap_tables:render_zero_shot",
+            keys=_GAP_KEYS,
+            values=_GAP_VALUES,
+            needs=("zero_shot", "references"),
+            target="zero_shot",
+            figure=Figure(
+                title="Zero-shot gap to the reference on unseen variants",
+                caption="Gap of every compared method on each unseen variant, a panel a size.",
+                draw="polarvrp.tables.figures:zero_shot",
+            ),
+        ),
+        Experiment(
+            name="set_x",
+            title="Results on CVRPLIB Set-X",
+            caption="Cost and gap to the best-known solution on CVRPLIB's Set-X, distances rounded as CVRPLIB does. "
+            "Models of one size, greedy decoding with eight symmetries, no local search. Bold marks the best method.",
+            runs="polarvrp.study.experiments:transfer_runs",
+            rows="polarvrp.tables.gap_tables:set_x",
+            render="polarvrp.tables.gap_tables:render_set_x",
+            keys={"instance": TEXT, "method": TEXT},
+            values={
+                **dict.fromkeys(("best_known", "cost", "gap_percent", "published_cost"), REAL),
+                **dict.fromkeys(("published_gap_percent", "seconds"), REAL),
+                "trained_on": INTEGER,
+            },
+            needs=("set_x",),
+            target="set_x",
+        ),
+        Experiment(
+            name="training_paradigms",
+            title="Gap by training paradigm",
+            caption="Gap on each training variant of the backbones of the grid under each training paradigm; smaller "
+            "size, mean over the seeds. Bold marks the best paradigm of a backbone.",
+            runs="polarvrp.study.experiments:grid_runs",
+            rows="polarvrp.tables.grids:grid_rows",
+            render="polarvrp.tables.grids:render_grid",
+            keys={"backbone": TEXT, "paradigm": TEXT, "variant": TEXT},
+            values={"gap_percent": REAL, "num_customers": INTEGER, "seeds": INTEGER},
+            needs=("evaluations", "references", "histories"),
+            target="ablations",
+            group="ablation",
+            grid=Grid(axis="paradigm"),
+            figure=Figure(
+                title="Gap by training paradigm",
+                caption="Gap of each paradigm on each training variant, a panel a backbone.",
+                draw="polarvrp.tables.figures:grid",
+            ),
+        ),
+        Experiment(
+            name="encoder_settings",
+            title="Gap by encoder, all trained by POLAR",
+            caption="Gap on each training variant of the backbones of the grid with each encoder, all trained by "
+            "POLAR; smaller size, mean over the seeds. Bold marks the best encoder of a backbone.",
+            runs="polarvrp.study.experiments:grid_runs",
+            rows="polarvrp.tables.grids:encoder_rows",
+            render="polarvrp.tables.grids:render_encoders",
+            keys={"backbone": TEXT, "encoder": TEXT, "variant": TEXT},
+            values={"gap_percent": REAL, "parameters": INTEGER, "num_customers": INTEGER, "seeds": INTEGER},
+            needs=("evaluations", "references", "histories"),
+            target="ablations",
+            group="ablation",
+            grid=Grid(axis="encoder", paradigm="polar"),
+            figure=Figure(
+                title="Gap by encoder",
+                caption="Gap of each encoder on each training variant, a panel a backbone.",
+                draw="polarvrp.tables.figures:grid",
+            ),
+        ),
+        _sweep(
+            "temperature",
+            "Sensitivity of the mean gap to the preference temperature α",
+            "Mean gap over the 16 training variants of polarnet with the shared encoder, by temperature α of the "
+            "preference loss, under PO and POLAR.",
+            Sweep(
+                setting="temperature",
+                section="training",
+                column="alpha",
+                symbol="α",
+                encoder="shared",
+                paradigms=("po", "polar"),
+            ),
+        ),
+        _sweep(
+            "refined_tours",
+            "Effect of refining the best k decoded tours of an instance",
+            "Mean gap over the 16 training variants and seconds of an epoch of polarnet with the shared encoder, by "
+            "the number k of tours that local search refines for each instance.",
+            Sweep(setting="refined_tours", section="training", column="refined_tours_k", symbol="k", encoder="shared"),
+        ),
+        _sweep(
+            "task_experts",
+            "Effect of the number of task experts κ of a PLE layer",
+            "Mean gap over the 16 training variants and seconds of an epoch of polarnet with PLE under POLAR, by the "
+            "number κ of task experts in each layer.",
+            Sweep(setting="task_experts", section="model", column="task_experts_kappa", symbol="κ", encoder="ple"),
+        ),
+        _sweep(
+            "refinement_start",
+            "Effect of the epoch after which local search starts",
+            "Mean gap over the 16 training variants and hours of training of polarnet with PLE under POLAR, by the "
+            "last epoch without refinement; 0 refines from the first epoch on.",
+            Sweep(
+                setting="refinement_start_epoch",
+                section="training",
+                column="refinement_start_epoch",
+                symbol="Refined after epoch",
+                encoder="ple",
+            ),
+        ),
+        Experiment(
+            name="training_cost",
+            title="Training cost",
+            caption="Parameters, mean seconds of an epoch, hours of the whole training and peak memory of polarnet "
+            "with PLE and with the shared encoder, trained by POLAR and by REINFORCE; both sizes, on the device named.",
+            runs="polarvrp.study.experiments:cost_runs",
+            rows="polarvrp.tables.training_cost:training_cost",
+            render="polarvrp.tables.training_cost:render_training_cost",
+            keys={"method": TEXT, "num_customers": INTEGER},
+            values={
+                "parameters": INTEGER,
+                **dict.fromkeys(("epoch_seconds", "total_hours", "peak_memory_gb"), REAL),
+                "epochs": INTEGER,
+                "device": TEXT,
+            },
+            needs=("histories",),
+            target="train",
+            group="summary",
+            methods=(
+                Method(label="POLAR+PLE", backbone="polarnet", encoder="ple", paradigm="polar"),
+                Method(label="POLAR", backbone="polarnet", encoder="shared", paradigm="polar"),
+                Method(label="PLE", backbone="polarnet", encoder="ple", paradigm="rl"),
+                Method(label="Shared", backbone="polarnet", encoder="shared", paradigm="rl"),
+            ),
+        ),
+        Experiment(
+            name="paper_comparison",
+            title="Numbers printed in the paper beside ours",
+            caption="Every number that the paper prints beside ours, and the difference; empty where we have none at "
+            "the paper's size.",
+            runs="polarvrp.study.experiments:main_runs",
+            rows="polarvrp.tables.comparison:paper_comparison",
+            render="polarvrp.tables.comparison:render_comparison",
+            keys={"table": TEXT, "row": TEXT, "column": TEXT},
+            values=dict.fromkeys(("paper", "ours", "difference"), REAL),
+            needs=("tables",),
+            target="tables",
+            group="summary",
+        ),
+        Experiment(
+            name="training_curves",
+            title="Training curves",
+            caption="Mean sampled cost and gap on the validation sets by epoch, for every compared method.",
+            runs="polarvrp.study.experiments:main_runs",
+            keys={},
+            values={},
+            needs=("histories",),
+            target="train",
+            group="summary",
+            figure=Figure(
+                title="Training curves",
+                caption="Mean sampled cost and gap on the validation sets by epoch, a row of panels a size.",
+                draw="polarvrp.tables.figures:training_curves",
+            ),
+        ),
+    )
+}
+"""In the order of the report; a table that reads others comes after them."""
+
+
+def tables() -> tuple[str, ...]:
+    """Experiments that are tables."""
+    return tuple(record.name for record in EXPERIMENTS.values() if record.rows is not None)
+
+
+def ablations() -> tuple[str, ...]:
+    """The paper's grids and sweeps."""
+    return tuple(record.name for record in EXPERIMENTS.values() if record.group == "ablation")

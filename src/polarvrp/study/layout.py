@@ -1,0 +1,86 @@
+"""Every path below ``results/``, for the workflow and the commands alike; imports nothing heavy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+RESULTS = Path("results")
+
+TABLE_SUFFIXES = ("parquet", "csv", "md", "tex")
+FIGURE_SUFFIXES = ("png", "pdf")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of results below one root, so that scales need not share files.
+
+    Names may be wildcards of the workflow, ``"{variant}"``; sizes are then given as text.
+
+    Attributes:
+        root: The folder that holds everything.
+    """
+
+    root: Path = RESULTS
+
+    def dataset(self, split: str, variant: str, num_customers: int | str) -> Path:
+        """A test or validation set."""
+        return self.root / "datasets" / split / f"{variant}-n{num_customers}.npz"
+
+    def reference(self, split: str, solver: str, variant: str, num_customers: int | str) -> Path:
+        """A solver's solutions of a set."""
+        return self.root / "references" / split / solver / f"{variant}-n{num_customers}.parquet"
+
+    def reference_chunk(
+        self, split: str, solver: str, variant: str, num_customers: int | str, start: int | str
+    ) -> Path:
+        """A solver's solutions of a part of a set."""
+        folder = self.root / "references" / split / solver / "chunks"
+        return folder / f"{variant}-n{num_customers}-{start}.parquet"
+
+    def model(self, run: str) -> Path:
+        """Folder of a trained model."""
+        return self.root / "models" / run
+
+    def weights(self, run: str) -> Path:
+        """Its network."""
+        return self.model(run) / "weights.safetensors"
+
+    def model_config(self, run: str) -> Path:
+        """Every setting that it was trained by."""
+        return self.model(run) / "config.yaml"
+
+    def history(self, run: str) -> Path:
+        """What its training recorded, a row an epoch."""
+        return self.model(run) / "history.parquet"
+
+    def metadata(self, run: str) -> Path:
+        """Where, when and by what it was trained."""
+        return self.model(run) / "metadata.json"
+
+    def checkpoints(self, run: str) -> Path:
+        """States of a training, a subfolder a specification; no output of the workflow."""
+        return self.root / "checkpoints" / run
+
+    def evaluation(self, run: str, variant: str, num_customers: int | str, split: str = "test") -> Path:
+        """A trained model's solutions of a set."""
+        return self.root / "evaluations" / split / run / f"{variant}-n{num_customers}.parquet"
+
+    def set_x(self, run: str) -> Path:
+        """A trained model's solutions of CVRPLIB's Set-X."""
+        return self.root / "set_x" / f"{run}.parquet"
+
+    def table(self, name: str, suffix: str = "parquet") -> Path:
+        """A table in one of ``TABLE_SUFFIXES``."""
+        return self.root / "tables" / f"{name}.{suffix}"
+
+    def figure(self, name: str, suffix: str = "png") -> Path:
+        """A figure in one of ``FIGURE_SUFFIXES``."""
+        return self.root / "figures" / f"{name}.{suffix}"
+
+    @property
+    def report(self) -> Path:
+        """The page of all tables and figures."""
+        return self.root / "report.html"
+
+    def log(self, rule: str, name: str) -> Path:
+        """What a job of the workflow printed."""
+        return self.root / "logs" / rule / f"{name}.log"
