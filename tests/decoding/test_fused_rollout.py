@@ -13,7 +13,7 @@ from helpers.walks import random_walk
 from polarvrp.decoding.fused.packing import TILE, pack
 from polarvrp.decoding.fused.rollout import ROWS, fused_replay, fused_rollout, supports
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.rollout import follow, multi_start, pad_actions, with_greedy_row
+from polarvrp.decoding.rollout import multi_start, pad_actions, replay_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.model.decoder import STATE_FEATURES, PointerDecoder
@@ -114,7 +114,7 @@ def log_likelihood(policy, embeddings, environment, actions, num_free):
 def assert_true_to_environment(policy, embeddings, environment, starts, tours):
     """Costs equal, decisions equal, log-likelihoods close, tours legal."""
     num_forced = starts.shape[1]
-    walked = follow(environment, tours.actions, num_free=num_forced)
+    walked = replay_actions(environment, tours.actions, num_free=num_forced)
     servable = tours.cost.isfinite()
     assert servable.any()
     assert int(tours.unserved) == 0
@@ -201,7 +201,7 @@ def test_replay_of_legal_and_illegal_tours(variants, num_customers):
     swapped[..., [1, 4]] = legal[..., [4, 1]]
     actions = torch.cat((legal, wild, swapped, legal[..., :1].expand_as(legal)), dim=1)
     cost, is_legal, segments = fused_replay(environment, actions, 2, actions.shape[1] * actions.shape[2])
-    expected = follow(environment, actions, num_free=2)
+    expected = replay_actions(environment, actions, num_free=2)
     assert torch.equal(is_legal, expected.legal)
     assert is_legal[:, :num_rows].all()
     assert not is_legal.all()
@@ -215,7 +215,7 @@ def test_a_depot_named_first_by_one_depot_tours_is_no_move():
     actions = pad_actions([[one_by_one, [0, *one_by_one], [0, 0, *one_by_one]]], torch.device("cpu"))
     cost, legal, _ = fused_replay(environment, actions, 0, 100)
     assert legal.tolist() == [[True, True, False]]
-    assert torch.equal(cost, follow(environment, actions).cost)
+    assert torch.equal(cost, replay_actions(environment, actions).cost)
 
 
 @torch.no_grad()

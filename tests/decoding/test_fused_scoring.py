@@ -139,7 +139,7 @@ def assert_close(found: Gradients, wanted: Gradients, tolerance: float) -> None:
 def test_likelihoods_and_gradients_equal_those_of_batched_operations(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed_attention, "SLOTS_PER_PART", TILE * 3)  # instances lie across parts
+    monkeypatch.setattr(packed_attention, "SLOTS_PER_CHUNK", TILE * 3)  # instances lie across chunks
     options, ramp, variant = NETWORKS[name]
     case = make_case(variant, ramp=ramp, **options)
     precise = case.in_double()
@@ -152,10 +152,10 @@ def test_likelihoods_and_gradients_equal_those_of_batched_operations(
 
 
 @pytest.mark.parametrize(("slots", "programs"), [(1 << 17, 1), (1 << 17, 400), (TILE, 1), (3 * TILE, 3)])
-def test_parts_and_splits_do_not_matter(slots: int, programs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_and_splits_do_not_matter(slots: int, programs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make_case()
     wanted = gradients_of(case, score_gradient, case.steps)
-    monkeypatch.setattr(packed_attention, "SLOTS_PER_PART", slots)
+    monkeypatch.setattr(packed_attention, "SLOTS_PER_CHUNK", slots)
     monkeypatch.setattr(packed_attention, "GLIMPSE_PROGRAMS", 2 * programs)
     monkeypatch.setattr(packed_attention, "POINTER_PROGRAMS", programs)
     assert_close(gradients_of(case, fused_score_gradient, case.packed), wanted, 2e-5)

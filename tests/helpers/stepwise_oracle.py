@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.rollout import Advance, Task, advance_once
+from polarvrp.decoding.rollout import StepFunction, Task, policy_step
 from polarvrp.decoding.steps import Moves
 from polarvrp.decoding.stepwise import StepwiseEngine
 from polarvrp.environment.environment import Environment
@@ -68,8 +68,8 @@ class ReferenceEngine(StepwiseEngine):
             state = environment.step(state, action)
         return likelihood, auxiliary
 
-    def _advance(self, task: Task) -> Advance:
-        return advance_once(task)
+    def _step_function(self, task: Task) -> StepFunction:
+        return policy_step(task)
 
     def _decisions(self, environment: Environment, moves: Moves) -> WalkedTours:
         return WalkedTours(environment, moves)

@@ -17,7 +17,7 @@ import torch
 from pyvrp import RandomNumberGenerator
 from pyvrp.search import OPERATORS, LocalSearch, NeighbourhoodParams, PerturbationManager, compute_neighbours
 
-from polarvrp.decoding.rollout import follow, pad_actions
+from polarvrp.decoding.rollout import pad_actions, replay_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.local_search import pyvrp_search, shared_memory
@@ -262,7 +262,7 @@ def test_results_are_tours_of_the_environment(variant: str, two_workers: Refiner
     found = submitted(two_workers, instances, [[tour] for tour in some_tours(instances)], list(range(6))).result()
     assert found.actions.shape == (6, 1, environment.max_actions)
     assert (found.actions.dtype, found.cost.dtype, found.improved.dtype) == (torch.int64, torch.float64, torch.bool)
-    replayed = follow(environment, found.actions)
+    replayed = replay_actions(environment, found.actions)
     assert replayed.legal.all()
     torch.testing.assert_close(replayed.cost.double(), found.cost, rtol=0.0, atol=1e-5)
 

@@ -23,5 +23,5 @@ def add_engine_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         default=os.environ.get("POLARVRP_ENGINE", "auto"),
-        help="auto, reference, parallel or fused (default: $POLARVRP_ENGINE, else auto: the fastest that fits)",
+        help="auto, parallel or fused (default: $POLARVRP_ENGINE, else auto: the fastest that fits)",
     )

@@ -1,11 +1,11 @@
-"""Two ways to compute the same rollouts and gradients, behind one interface.
+"""Engine levels: two ways to compute the same rollouts and gradients, behind one interface.
 
 =============  =====================================================  ==============================================
 level          how                                                    where
 =============  =====================================================  ==============================================
 ``parallel``   steps batched over all tours; all decisions scored in  every network, CPU and GPU, any size
                one pass with gradients
-``fused``      one kernel walks to the end of all tours; kernels      plain, gated and ReLD pointer decoders on a GPU
+``fused``      one kernel rolls out all tours to their end; kernels   plain, gated and ReLD pointer decoders on a GPU
                score packed decisions; nothing waits for the host     of up to 128 nodes
 =============  =====================================================  ==============================================
 """
@@ -28,7 +28,7 @@ LEVELS = ("auto", "parallel", "fused")
 
 
 class Engine(Protocol):
-    """What trainer and evaluator know of a level.
+    """Interface of an engine level, all that trainer and evaluator know of it.
 
     Attributes:
         level: ``parallel`` or ``fused``.
@@ -50,7 +50,7 @@ class Engine(Protocol):
         greedy_last: bool = False,
         record: bool = False,
     ) -> Rollout:
-        """Build S tours per instance, without gradients.
+        """Rollout of S tours per instance, without gradients.
 
         Args:
             policy: Gives the probabilities.
@@ -78,7 +78,7 @@ class Engine(Protocol):
         """Fit buffers to what was needed since the last call; whether captured calls are void by that."""
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
-        """Follow given tours.
+        """Replay given tours.
 
         Args:
             environment: The instances.

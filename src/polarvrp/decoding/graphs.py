@@ -1,4 +1,4 @@
-"""Computations captured once as a CUDA graph and replayed: a thousand launches become one."""
+"""CUDA graphs: computations captured once and replayed, a thousand launches become one."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class CapturedCall(Generic[Result]):
-    """A function without arguments, captured when this is made.
+    """CUDA graph of a function without arguments, captured when this is made.
 
     Each call repeats the captured kernels on the same memory and returns the same object, whose tensors hold the
     new values: whoever keeps them copies them. The function must have run before with these shapes, so that nothing

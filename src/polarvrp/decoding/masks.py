@@ -1,4 +1,4 @@
-"""Masks as bits: node n is bit ``n % 64`` of word ``n // 64``; an eighth of the memory of bools.
+"""Bit masks of nodes: node n is bit ``n % 64`` of word ``n // 64``; an eighth of the memory of bools.
 
 Shape legend: N nodes, W words.
 """

@@ -1,4 +1,4 @@
-"""Level ``parallel``: every network, on CPU and GPU, at any size.
+"""Engine level ``parallel``: batched tensor operations, for every network, on CPU and GPU, at any size.
 
 A rollout advances all tours of a batch at once; on a GPU a few steps at a time are one CUDA graph. All decisions are
 then scored in one pass (``decoding.scoring``).
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from polarvrp.decoding.graphs import CapturedCall, copy_into, detached_copy
-from polarvrp.decoding.rollout import Advance, Advanced, Task, advance_once
+from polarvrp.decoding.rollout import StepFunction, StepOutput, Task, policy_step
 from polarvrp.decoding.scoring import score, score_gradient
 from polarvrp.decoding.steps import Moves, ScoredSteps
 from polarvrp.decoding.stepwise import StepwiseEngine
@@ -59,14 +59,14 @@ class ParallelEngine(StepwiseEngine):
         """Add the gradient."""
         score_gradient(policy, embeddings, instances, decisions, coefficients)
 
-    def _advance(self, task: Task) -> Advance:
+    def _step_function(self, task: Task) -> StepFunction:
         """Step by step the first time that a shape occurs, which serves as a graph's warm-up; graphed from then on."""
         if not (task.cache.embeddings.is_cuda if self._graphed is None else self._graphed):
-            return advance_once(task)
+            return policy_step(task)
         key = _graph_key(task)
         if key not in self._seen:
             self._seen.add(key)
-            return advance_once(task)
+            return policy_step(task)
         if key not in self._graphs:
             if len(self._graphs) == KEPT_GRAPHS:
                 self._graphs.popitem(last=False)
@@ -81,7 +81,7 @@ class ParallelEngine(StepwiseEngine):
 
 
 class _GraphedSteps:
-    """A few steps of a rollout on fixed buffers, as one CUDA graph.
+    """CUDA graph of a few rollout steps on fixed buffers.
 
     Args:
         task: An example, for its shapes. Its policy's parameters are read where they are, so an update needs no new
@@ -93,9 +93,11 @@ class _GraphedSteps:
         environment.constants = detached_copy(environment.constants)
         self._task = dataclasses.replace(task, cache=detached_copy(task.cache), environment=environment)
         self._state = detached_copy(environment.reset(task.num_rows))
-        self._advance_once = advance_once(self._task)
+        self._step_once = policy_step(self._task)
         generators = task.policy.noise_generators() | (set() if task.sampler is None else {task.sampler.generator})
-        self._captured: CapturedCall[Advanced] = CapturedCall(self._steps, task.cache.embeddings.device, generators)
+        self._captured: CapturedCall[StepOutput] = CapturedCall(
+            self._run_steps, task.cache.embeddings.device, generators
+        )
 
     def load(self, task: Task) -> None:
         """Take other instances of the same shapes."""
@@ -105,8 +107,8 @@ class _GraphedSteps:
             ours, theirs = self._task.sampler, task.sampler
             assert (theirs.first, theirs.total) == (ours.first, ours.total)
 
-    def advance(self, state: State) -> tuple[State, Advanced]:
-        """Go on from ``state``."""
+    def advance(self, state: State) -> tuple[State, StepOutput]:
+        """The next steps from ``state``."""
         copy_into(self._state, state)
         made = self._captured()
         # The next call writes into the same memory, and the caller keeps what it got.
@@ -114,21 +116,21 @@ class _GraphedSteps:
         moves = None if made.moves is None else detached_copy(made.moves)
         return after, dataclasses.replace(detached_copy(made), moves=moves)
 
-    def _steps(self) -> Advanced:
+    def _run_steps(self) -> StepOutput:
         state, parts = self._state, []
         for _ in range(STEPS_PER_GRAPH):
-            state, made = self._advance_once(state)
+            state, made = self._step_once(state)
             parts.append(made)
         actions = torch.cat([part.actions for part in parts], dim=-1)
         gained = torch.stack([part.log_likelihood for part in parts]).sum(0)
         recorded = [part.moves for part in parts if part.moves is not None]
         moves = Moves.join(recorded) if recorded else None  # before the state that the first one saw is written over
         copy_into(self._state, state)
-        return Advanced(actions, gained, moves)
+        return StepOutput(actions, gained, moves)
 
 
 def _graph_key(task: Task) -> Hashable:
-    """Everything that a captured rollout is bound to."""
+    """Cache key of a captured rollout: everything that it is bound to."""
     policy, sampler, embeddings = task.policy, task.sampler, task.cache.embeddings
     return (
         id(policy),

@@ -1,4 +1,4 @@
-"""Tours built by a policy, without gradients, and given tours replayed through the environment.
+"""Rollouts of a policy without gradients, and replays of given tours through the environment.
 
 Shape legend: B instances, S tours per instance, F forced first actions, T actions, N = K + n nodes.
 """
@@ -23,7 +23,7 @@ class BufferOverflowError(RuntimeError):
 
 
 Decisions: TypeAlias = Any
-"""What an engine recorded of the decisions of a batch of tours; only an engine of the same level can score it."""
+"""Recorded decisions of a batch of tours; only an engine of the same level can score them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Tours as an engine that goes step by step records them.
+class Trajectory:
+    """Trajectories of a batch: tours, their cost and, if recorded, everything that was seen and done.
 
     Attributes:
         actions: As of :class:`Rollout`.
@@ -84,7 +84,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a rollout is asked to do.
+    """Arguments of a rollout.
 
     Attributes:
         policy: Gives the probabilities.
@@ -106,8 +106,8 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Advanced:
-    """A few steps of a rollout.
+class StepOutput:
+    """Output of one or a few rollout steps.
 
     Attributes:
         actions: Nodes chosen, int64, ``[B, S, t]``.
@@ -120,12 +120,12 @@ class Advanced:
     moves: Moves | None
 
 
-Advance: TypeAlias = Callable[[State], tuple[State, Advanced]]
-"""Goes on from a state."""
+StepFunction: TypeAlias = Callable[[State], tuple[State, StepOutput]]
+"""Transition of a rollout: from a state to the state some steps later."""
 
 
 def multi_start(environment: Environment, max_starts: int | None = None) -> Tensor:
-    """First actions of all starts (POMO): every customer, or every pair of depot and customer.
+    """Forced first actions of a multi-start rollout (POMO): every customer, or every pair of depot and customer.
 
     Args:
         environment: Where the tours will be built.
@@ -158,15 +158,15 @@ def starts_at(environment: Environment, customers: Tensor) -> Tensor:
 
 
 def with_greedy_row(starts: Tensor) -> Tensor:
-    """The same first actions and one more row that only names the depot, so that it chooses its first customer."""
+    """Starts and one more row that only names the depot, so that it chooses its first customer, ``[S + 1, F]``."""
     return torch.cat((starts, starts.new_zeros(1, starts.shape[1])))
 
 
-def advance_once(task: Task) -> Advance:
-    """The step of a rollout: decide, record, move."""
+def policy_step(task: Task) -> StepFunction:
+    """Step function of a policy: decide, record, move."""
     environment = task.environment
 
-    def advance(state: State) -> tuple[State, Advanced]:
+    def step(state: State) -> tuple[State, StepOutput]:
         features = environment.features(state)
         log_probs, _ = task.policy.log_probs(task.cache, state.current, features, state.mask)
         action = _choose(log_probs, task.sampler, task.greedy_last)
@@ -174,20 +174,20 @@ def advance_once(task: Task) -> Advance:
         decided = is_decision(environment, state)
         gained = entries_of(log_probs, action).masked_fill(~decided, 0.0)
         moves = Moves.of(state.current, features, state.mask, action, decided) if task.record else None
-        return environment.step(state, action), Advanced(action[..., None], gained, moves)
+        return environment.step(state, action), StepOutput(action[..., None], gained, moves)
 
-    return advance
+    return step
 
 
 @torch.no_grad()
-def walk(environment: Environment, starts: Tensor, advance: Advance, record: bool) -> Walk:
-    """Build S tours per instance.
+def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, record: bool) -> Trajectory:
+    """Rollout of S tours per instance.
 
     Args:
         environment: The instances.
         starts: Forced first actions, int64, ``[S, F]``.
-        advance: What follows them.
-        record: Keep all moves, as ``advance`` does.
+        step: What follows them.
+        record: Keep all moves, as ``step`` does.
 
     Raises:
         InfeasibleTourError: If some customer cannot be served.
@@ -205,19 +205,19 @@ def walk(environment: Environment, starts: Tensor, advance: Advance, record: boo
         state = environment.step(state, action)
     likelihood = torch.zeros_like(state.time)
     while not bool(environment.done(state).all()):
-        state, made = advance(state)
+        state, made = step(state)
         actions.append(made.actions)
         if made.moves is not None:
             moves.append(made.moves)
         likelihood = likelihood + made.log_likelihood
         _require_progress(environment, state)
     cost = environment.cost(state).masked_fill(~legal, torch.inf)
-    return Walk(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)
+    return Trajectory(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)
 
 
 @torch.no_grad()
-def follow(environment: Environment, actions: Tensor, num_free: int = 0) -> Walk:
-    """Follow given tours; without probabilities, so their log-likelihoods are 0.
+def replay_actions(environment: Environment, actions: Tensor, num_free: int = 0) -> Trajectory:
+    """Replay of given tours; without probabilities, so their log-likelihoods are 0.
 
     Args:
         environment: The instances.
@@ -237,7 +237,7 @@ def follow(environment: Environment, actions: Tensor, num_free: int = 0) -> Walk
         state = environment.step(state, action)
     legal = legal & environment.all_served(state)
     zero = torch.zeros_like(state.time)
-    return Walk(actions, Moves.join(moves), environment.cost(state), legal, zero)
+    return Trajectory(actions, Moves.join(moves), environment.cost(state), legal, zero)
 
 
 def _is_free_choice(environment: Environment, action: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The decisions of a batch of tours, packed for scoring in one parallel pass.
+"""Recorded transitions, and their decisions packed for scoring in one parallel pass.
 
 The decoder is Markov: a decision depends on the node embeddings, the current node, five numbers and the mask. So
 the steps of all tours can be scored at once, in any order. Only real decisions are kept: forced first actions,
@@ -20,7 +20,7 @@ from polarvrp.environment.state import State
 
 @dataclass(frozen=True, slots=True)
 class ScoredSteps:
-    """Decisions of each instance's tours, padded to the same number M.
+    """Packed decisions, padded to the same number M for each instance.
 
     Attributes:
         row: Tour that made the decision, int64, ``[B, M]``.
@@ -45,7 +45,7 @@ class ScoredSteps:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What S tours per instance saw and did, step by step.
+    """Transitions of S tours per instance, step by step.
 
     Attributes:
         current: Where each tour stood, int64, ``[B, t, S]``.

@@ -1,4 +1,4 @@
-"""What the levels share that walk through the environment step by step.
+"""Base of engines that roll out and replay through the environment step by step.
 
 Shape legend: B instances, S tours per instance, N nodes, d width.
 """
@@ -8,7 +8,16 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.rollout import Advance, Decisions, Replay, Rollout, Task, follow, no_overflow, walk
+from polarvrp.decoding.rollout import (
+    Decisions,
+    Replay,
+    Rollout,
+    StepFunction,
+    Task,
+    no_overflow,
+    replay_actions,
+    rollout_loop,
+)
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.steps import Moves
 from polarvrp.environment.environment import Environment
@@ -16,7 +25,7 @@ from polarvrp.model.policy import Policy
 
 
 class StepwiseEngine(ABC):
-    """Rollouts and replays of an engine that keeps whatever its tours do, however long they are."""
+    """Rollouts and replays with tables that grow as needed."""
 
     capturable = False
 
@@ -35,7 +44,7 @@ class StepwiseEngine(ABC):
         with torch.no_grad():
             cache = policy.cache(embeddings, environment.instances)
             task = Task(policy, cache, environment, len(starts), sampler, greedy_last, record)
-            made = walk(environment, starts, self._advance(task), record)
+            made = rollout_loop(environment, starts, self._step_function(task), record)
         decisions = None if made.moves is None else self._decisions(environment, made.moves)
         return Rollout(made.actions, made.cost, made.log_likelihood, decisions, no_overflow(made.cost))
 
@@ -47,15 +56,15 @@ class StepwiseEngine(ABC):
         return False
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
-        """Follow given tours."""
-        made = follow(environment, actions, num_free)
+        """Replay given tours."""
+        made = replay_actions(environment, actions, num_free)
         assert made.moves is not None
         return Replay(made.cost, made.legal, self._decisions(environment, made.moves), no_overflow(made.cost))
 
     @abstractmethod
-    def _advance(self, task: Task) -> Advance:
-        """How a rollout goes on."""
+    def _step_function(self, task: Task) -> StepFunction:
+        """Step function of a rollout."""
 
     @abstractmethod
     def _decisions(self, environment: Environment, moves: Moves) -> Decisions:
-        """What to keep of recorded tours for scoring."""
+        """Decisions for scoring, of recorded tours."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polarvrp.environment.state import Constants, State, entries_of, fresh_state, rows_of
 from polarvrp.problem.instances import Instances
+from polarvrp.problem.tours import most_actions
 from polarvrp.tolerances import MASK_EPSILON
 
 MixedBackhaulRule = Literal["strict", "published"]
@@ -36,8 +37,7 @@ class Environment:
         self.num_customers = instances.num_customers
         self.constants = Constants.of(instances)
         self.strict = mixed_backhauls == "strict"
-        one_depot = self.num_depots == 1
-        self.max_actions = (2 if one_depot else 5) * self.num_customers + 2
+        self.max_actions = most_actions(self.num_customers, self.num_depots)
 
     def reset(self, num_rows: int) -> State:
         """State before the first action: with one depot any customer is legal, with several only the depots."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from polarvrp.local_search.pyvrp_search import RefinedTour, refine_tours
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import flat_actions
+from polarvrp.problem.tours import flat_actions, most_actions
 
 Rows: TypeAlias = tuple[str, int, int]
 """Work of a process: name of a segment, first instance, and the one after the last."""
@@ -65,8 +65,8 @@ class Shape:
 
     @property
     def refined_length(self) -> int:
-        """R: the most actions of an environment, twice the customers at least, which no tour in flat form exceeds."""
-        return (2 if self.num_depots == 1 else 5) * (self.num_nodes - self.num_depots) + 2
+        """R: the most actions of an environment, which no tour in flat form exceeds."""
+        return most_actions(self.num_nodes - self.num_depots, self.num_depots)
 
     def arrays(self) -> Iterator[tuple[str, np.dtype[Any], tuple[int, ...]]]:
         """Names, types and shapes in the order of memory."""

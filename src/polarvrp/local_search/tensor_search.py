@@ -20,6 +20,7 @@ from polarvrp.local_search.move_selection import SelectedMoves
 from polarvrp.local_search.moves import BetweenRoutes, WithinRoutes
 from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.problem.instances import Instances
+from polarvrp.problem.tours import most_actions
 from polarvrp.tolerances import POLICY_TOLERANCE
 
 ROUNDS_A_BLOCK = 6
@@ -51,7 +52,8 @@ def improve(instances: Instances[Tensor], actions: Tensor, rounds: int | None = 
         raise ConfigError(
             f"local search in tensors serves one depot, got {instances.num_depots}; use the refiner pyvrp instead"
         )
-    batch, customers, width = len(instances), instances.num_customers, 2 * instances.num_customers + 2
+    batch, customers = len(instances), instances.num_customers
+    width = most_actions(customers, num_depots=1)
     tours = actions.reshape(-1, actions.shape[-1])
     if len(tours) % batch or actions.shape[-1] > width:
         raise ValueError(f"{batch} instances of {customers} customers cannot have tours of {list(actions.shape)}")

@@ -1,4 +1,4 @@
-"""How networks compute on a GPU: bfloat16 where the card has it, repeated parts compiled."""
+"""Precision and compilation of networks on a GPU: bfloat16 where the card has it, repeated layers compiled."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Self-attention over few rows with rotation inside, for bfloat16 on a GPU: one launch where there were ten.
+"""Self-attention over short sequences with rotary positions inside, for bfloat16 on a GPU.
 
 Shape legend: S sequences (experts by instances), B instances, T rows, Q queries, H heads, D features of a head.
 """

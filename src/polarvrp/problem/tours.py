@@ -89,6 +89,16 @@ def flat_actions(actions: Sequence[int], num_depots: int) -> list[int]:
     return routes_to_actions(actions_to_routes(actions, num_depots), num_depots)
 
 
+def most_actions(num_customers: int, num_depots: int) -> int:
+    """Bound on the actions of a tour that an environment builds; no tour in flat form is longer.
+
+    Args:
+        num_customers: n; each may have a route of its own.
+        num_depots: K; with several, routes name their depots as well, and dead ends name other ones.
+    """
+    return (2 if num_depots == 1 else 5) * num_customers + 2
+
+
 @dataclass(frozen=True, slots=True)
 class _Instance:
     """One instance as Python numbers: indexing arrays element by element would dominate the check."""

@@ -1,4 +1,4 @@
-"""Level ``fused``: one kernel walks all tours to their end, kernels score the packed decisions.
+"""Engine level ``fused``: one kernel rolls out all tours to their end, kernels score the packed decisions.
 
 Shapes are fixed beforehand, so the table of decisions has a capacity. It starts generous, follows what trainings
 need, and what finds no room is noticed and computed again with more.
@@ -68,7 +68,7 @@ class FusedEngine:
         return Rollout(made.actions, made.cost, made.log_likelihood, decisions, overflow)
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
-        """Follow given tours."""
+        """Replay given tours."""
         # Few tours: room for all their decisions costs little.
         num_rows, num_actions = actions.shape[1:]
         length = max(TILE, num_rows) * num_actions

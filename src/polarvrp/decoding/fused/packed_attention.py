@@ -1,9 +1,9 @@
-"""Attention and pointer of packed decisions as operations with gradients, on the kernels of ``kernels.scoring``.
+"""Autograd operations for attention and pointer of packed decisions, on the kernels of ``kernels.scoring``.
 
 Only the gradient by queries flows on. What all decisions of an instance share gets its gradient as sums, to which the
-kernels add part after part.
+kernels add chunk after chunk.
 
-Shape legend: B instances, S tours an instance, N nodes, C slots of the table, P slots of a part, W mask words of
+Shape legend: B instances, S tours an instance, N nodes, C slots of the table, P slots of a chunk, W mask words of
 32 bits, H heads, D = d / H features of a head, d width.
 """
 
@@ -19,12 +19,12 @@ from polarvrp.decoding.fused.kernels import scoring as kernels
 from polarvrp.decoding.fused.packing import TILE, PackedDecisions
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 
-SLOTS_PER_PART = 1 << 16
-"""Bounds the memory of the head; a power of two, as smaller parts are."""
+SLOTS_PER_CHUNK = 1 << 16
+"""Bounds the memory of the head; a power of two, as smaller chunks are."""
 
 GLIMPSE_PROGRAMS = 1000
 POINTER_PROGRAMS = 300
-"""Wanted of a part's backward kernels, to fill a large GPU; an instance's tiles are split among programs for that."""
+"""Wanted of a chunk's backward kernels, to fill a large GPU; an instance's tiles are split among programs for that."""
 
 SMALLEST_BLOCK = 16
 """Rows or columns of the smallest matrix that tensor cores multiply."""
@@ -33,13 +33,13 @@ FORWARD_WARPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Some whole tiles of the table, as of :class:`PackedDecisions`.
+class DecisionChunk:
+    """Chunk of packed decisions: some whole tiles of the table, as of :class:`PackedDecisions`.
 
     Attributes:
         owner: Instance of each slot, any one on unused tiles, int64, ``[P]``.
         first_tile: Of the whole table, int64, ``[B + 1]``.
-        first: First tile of this part.
+        first: First tile of this chunk.
     """
 
     instance: Tensor
@@ -55,13 +55,13 @@ class Part:
 
     @property
     def num_tiles(self) -> int:
-        """Tiles of this part."""
+        """Tiles of this chunk."""
         return len(self.instance) // TILE
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all decisions of an instance share, in the form the kernels read.
+    """Operands shared by all decisions of an instance, in the form the kernels read.
 
     Attributes:
         embeddings: ``[B, N, d]``.
@@ -106,7 +106,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Gradients by the tensors of :class:`Shared`, added up by kernels; each split has its own sum.
+    """Gradient accumulators of the tensors of :class:`Shared`; each split has its own sum.
 
     Attributes:
         keys: Float32, ``[splits, B, N, d]``.
@@ -121,24 +121,24 @@ class Sums:
     embeddings: Tensor
 
     @classmethod
-    def zeros(cls, shared: Shared, num_tiles: int, tiles_per_part: int) -> "Sums":
+    def zeros(cls, shared: Shared, num_tiles: int, tiles_per_chunk: int) -> "Sums":
         """Nothing added yet."""
         batch = len(shared.keys)
         tiles_per_instance = -(-num_tiles // batch)
-        instances_per_part = max(tiles_per_part // tiles_per_instance, 1)
+        instances_per_chunk = max(tiles_per_chunk // tiles_per_instance, 1)
 
         def sums(programs: int) -> Tensor:
-            splits = min(-(-programs // instances_per_part), tiles_per_instance)
+            splits = min(-(-programs // instances_per_chunk), tiles_per_instance)
             return torch.zeros(splits, *shared.keys.shape, dtype=torch.float32, device=shared.keys.device)
 
         of_a_head = -(-GLIMPSE_PROGRAMS // shared.heads)
         return cls(sums(of_a_head), sums(of_a_head), sums(POINTER_PROGRAMS), sums(POINTER_PROGRAMS))
 
 
-def parts_of(packed: PackedDecisions, batch: int) -> Iterator[Part]:
-    """Parts of few sizes, so that little is compiled twice; the last one is filled up with unused tiles."""
+def chunks_of(packed: PackedDecisions, batch: int) -> Iterator[DecisionChunk]:
+    """Chunks of few sizes, so that little is compiled twice; the last one is filled up with unused tiles."""
     capacity = len(packed.row)
-    size = min(SLOTS_PER_PART, max(TILE, 1 << (capacity - 1).bit_length()))
+    size = min(SLOTS_PER_CHUNK, max(TILE, 1 << (capacity - 1).bit_length()))
     missing = -capacity % size
 
     def split(values: Tensor, fill: int = 0) -> tuple[Tensor, ...]:
@@ -146,58 +146,60 @@ def parts_of(packed: PackedDecisions, batch: int) -> Iterator[Part]:
             values = functional.pad(values, (0, 0) * (values.dim() - 1) + (0, missing), value=fill)
         return torch.split(values, size)
 
-    columns = (packed.row, packed.current, packed.action, packed.features, packed.mask.view(torch.int32), packed.valid)
+    table = (packed.row, packed.current, packed.action, packed.features, packed.mask.view(torch.int32), packed.valid)
     instance = split(packed.instance, fill=batch)
-    for index, entries in enumerate(zip(*map(split, columns), strict=True)):
+    for index, entries in enumerate(zip(*map(split, table), strict=True)):
         row, current, action, features, mask, valid = entries
         owner = instance[index].clamp(max=batch - 1)
         first = index * size // TILE
-        yield Part(instance[index], owner, row, current, action, features, mask, valid, packed.first_tile, first)
+        yield DecisionChunk(
+            instance[index], owner, row, current, action, features, mask, valid, packed.first_tile, first
+        )
 
 
-def packed_glimpse(query: Tensor, shared: Shared, sums: Sums | None, part: Part) -> Tensor:
+def packed_glimpse(query: Tensor, shared: Shared, sums: Sums | None, chunk: DecisionChunk) -> Tensor:
     """Attention of decisions to the nodes of their instances.
 
     Args:
         query: ``[P, d]``.
         shared: Of the instances.
         sums: Where the gradients by keys and values go; may be ``None`` without gradients.
-        part: The decisions.
+        chunk: The decisions.
 
     Returns:
         Heads side by side, 0 on unused tiles, ``[P, d]``.
     """
-    glimpse: Tensor = _Glimpse.apply(query, shared, sums, part)  # type: ignore[no-untyped-call]
+    glimpse: Tensor = _Glimpse.apply(query, shared, sums, chunk)  # type: ignore[no-untyped-call]
     return glimpse
 
 
-def packed_pointer(pointer: Tensor, shared: Shared, sums: Sums | None, part: Part) -> Tensor:
+def packed_pointer(pointer: Tensor, shared: Shared, sums: Sums | None, chunk: DecisionChunk) -> Tensor:
     """Log-probabilities of the actions.
 
     Args:
         pointer: What the decoder's head makes of its glimpse, ``[P, d]``.
         shared: Of the instances.
         sums: Where the gradient by the pointer's keys goes; may be ``None`` without gradients.
-        part: The decisions.
+        chunk: The decisions.
 
     Returns:
         0 in empty slots, float32, ``[P]``.
     """
-    log_probs: Tensor = _Pointer.apply(pointer, shared, sums, part)  # type: ignore[no-untyped-call]
+    log_probs: Tensor = _Pointer.apply(pointer, shared, sums, chunk)  # type: ignore[no-untyped-call]
     return log_probs
 
 
-def add_node_gradients(gradient: Tensor, shared: Shared, sums: Sums, part: Part) -> None:
+def add_node_gradients(gradient: Tensor, shared: Shared, sums: Sums, chunk: DecisionChunk) -> None:
     """Add gradients by embeddings of current nodes, ``[P, d]``, to the sums of their instances."""
     batch, num_nodes, width = shared.keys.shape
     splits = len(sums.embeddings)
     kernels.node_backward[(splits * batch,)](
         gradient.contiguous(),
-        part.current,
-        part.first_tile,
+        chunk.current,
+        chunk.first_tile,
         sums.embeddings,
-        part.first,
-        part.num_tiles,
+        chunk.first,
+        chunk.num_tiles,
         batch,
         num_nodes,
         splits,
@@ -208,7 +210,7 @@ def add_node_gradients(gradient: Tensor, shared: Shared, sums: Sums, part: Part)
 
 
 def totals_of_tours(log_probs: Tensor, packed: PackedDecisions, batch: int) -> Tensor:
-    """Sums over decisions, those of all parts one after the other, float32 ``[B, S]``."""
+    """Sums over decisions, those of all chunks one after the other, float32 ``[B, S]``."""
     totals = log_probs.new_empty(batch, packed.num_rows)
     num_tiles, row_blocks = len(packed.row) // TILE, -(-packed.num_rows // TILE)
     kernels.sum_rows[(batch * row_blocks,)](
@@ -221,23 +223,23 @@ class _Glimpse(torch.autograd.Function):
     """Attention of decisions, ``[P, d]``, to the nodes of their instances, ``[P, d]``."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, shared: Shared, sums: Sums | None, part: Part) -> Tensor:
-        ctx.shared, ctx.sums, ctx.part, ctx.dtype = shared, sums, part, query.dtype
+    def forward(ctx: Any, query: Tensor, shared: Shared, sums: Sums | None, chunk: DecisionChunk) -> Tensor:
+        ctx.shared, ctx.sums, ctx.chunk, ctx.dtype = shared, sums, chunk, query.dtype
         query = query.to(shared.keys.dtype).contiguous()
         batch, num_nodes, _ = shared.keys.shape
         glimpse = torch.empty_like(query)
         normalizer = query.new_empty(len(query), shared.heads, dtype=torch.float32)
-        kernels.glimpse_forward[(part.num_tiles * shared.heads,)](
+        kernels.glimpse_forward[(chunk.num_tiles * shared.heads,)](
             query,
             shared.keys,
             shared.values,
-            part.mask,
-            part.instance,
+            chunk.mask,
+            chunk.instance,
             glimpse,
             normalizer,
             batch,
             num_nodes,
-            **_glimpse_constants(shared, part),
+            **_glimpse_constants(shared, chunk),
             num_warps=FORWARD_WARPS,
         )
         ctx.save_for_backward(query, normalizer)
@@ -246,7 +248,7 @@ class _Glimpse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
         query, normalizer = ctx.saved_tensors
-        shared, sums, part = ctx.shared, ctx.sums, ctx.part
+        shared, sums, chunk = ctx.shared, ctx.sums, ctx.chunk
         batch, num_nodes, _ = shared.keys.shape
         splits = len(sums.keys)
         gradient = torch.zeros_like(query)
@@ -254,19 +256,19 @@ class _Glimpse(torch.autograd.Function):
             query,
             shared.keys,
             shared.values,
-            part.mask,
+            chunk.mask,
             normalizer,
             upstream[0].contiguous(),
-            part.first_tile,
+            chunk.first_tile,
             gradient,
             sums.keys,
             sums.values,
-            part.first,
-            part.num_tiles,
+            chunk.first,
+            chunk.num_tiles,
             batch,
             num_nodes,
             splits,
-            **_glimpse_constants(shared, part),
+            **_glimpse_constants(shared, chunk),
             num_warps=_backward_warps(shared),
         )
         return gradient.to(ctx.dtype), None, None, None
@@ -276,20 +278,20 @@ class _Pointer(torch.autograd.Function):
     """Log-probabilities of the actions by pointer queries ``[P, d]``, float32 ``[P]``."""
 
     @staticmethod
-    def forward(ctx: Any, pointer: Tensor, shared: Shared, sums: Sums | None, part: Part) -> Tensor:
-        ctx.shared, ctx.sums, ctx.part, ctx.dtype = shared, sums, part, pointer.dtype
+    def forward(ctx: Any, pointer: Tensor, shared: Shared, sums: Sums | None, chunk: DecisionChunk) -> Tensor:
+        ctx.shared, ctx.sums, ctx.chunk, ctx.dtype = shared, sums, chunk, pointer.dtype
         pointer = pointer.to(shared.keys.dtype).contiguous()
         batch, num_nodes, _ = shared.keys.shape
         log_probs = pointer.new_empty(len(pointer), dtype=torch.float32)
         normalizer = torch.empty_like(log_probs)
-        kernels.pointer_forward[(part.num_tiles,)](
-            *_pointer_inputs(pointer, shared, part),
-            part.instance,
+        kernels.pointer_forward[(chunk.num_tiles,)](
+            *_pointer_inputs(pointer, shared, chunk),
+            chunk.instance,
             log_probs,
             normalizer,
             batch,
             num_nodes,
-            **_pointer_constants(shared, part),
+            **_pointer_constants(shared, chunk),
             num_warps=FORWARD_WARPS,
         )
         ctx.save_for_backward(pointer, normalizer)
@@ -298,51 +300,51 @@ class _Pointer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
         pointer, normalizer = ctx.saved_tensors
-        shared, sums, part = ctx.shared, ctx.sums, ctx.part
+        shared, sums, chunk = ctx.shared, ctx.sums, ctx.chunk
         batch, num_nodes, _ = shared.keys.shape
         splits = len(sums.logit_keys)
         gradient = torch.zeros_like(pointer)
         kernels.pointer_backward[(splits * batch,)](
-            *_pointer_inputs(pointer, shared, part),
+            *_pointer_inputs(pointer, shared, chunk),
             normalizer,
             upstream[0].contiguous(),
-            part.first_tile,
+            chunk.first_tile,
             gradient,
             sums.logit_keys,
-            part.first,
-            part.num_tiles,
+            chunk.first,
+            chunk.num_tiles,
             batch,
             num_nodes,
             splits,
-            **_pointer_constants(shared, part),
+            **_pointer_constants(shared, chunk),
             num_warps=_backward_warps(shared),
         )
         return gradient.to(ctx.dtype), None, None, None
 
 
-def _glimpse_constants(shared: Shared, part: Part) -> dict[str, Any]:
+def _glimpse_constants(shared: Shared, chunk: DecisionChunk) -> dict[str, Any]:
     width = shared.keys.shape[2]
     return {
         "heads": shared.heads,
         "width": width,
-        "words": part.mask.shape[1],
+        "words": chunk.mask.shape[1],
         "masking": shared.glimpse_mask,
         "scale": (width // shared.heads) ** -0.5,
         "node_block": shared.node_block,
     }
 
 
-def _pointer_inputs(pointer: Tensor, shared: Shared, part: Part) -> tuple[Tensor, ...]:
+def _pointer_inputs(pointer: Tensor, shared: Shared, chunk: DecisionChunk) -> tuple[Tensor, ...]:
     # Without distances the kernel takes no look at that argument, which has to be some tensor.
     distances = shared.logit_keys if shared.log_distances is None else shared.log_distances
-    return pointer, shared.logit_keys, part.mask, distances, part.current, part.action, part.valid
+    return pointer, shared.logit_keys, chunk.mask, distances, chunk.current, chunk.action, chunk.valid
 
 
-def _pointer_constants(shared: Shared, part: Part) -> dict[str, Any]:
+def _pointer_constants(shared: Shared, chunk: DecisionChunk) -> dict[str, Any]:
     width = shared.keys.shape[2]
     return {
         "width": width,
-        "words": part.mask.shape[1],
+        "words": chunk.mask.shape[1],
         "scale": width**-0.5,
         "with_distances": shared.log_distances is not None,
         "node_block": shared.node_block,

@@ -1,4 +1,4 @@
-"""Decisions of a batch in one flat table of fixed capacity: what the fused scoring kernels work on.
+"""Packing of decisions into one flat table of fixed capacity, the input of the fused scoring kernels.
 
 Each instance owns a run of whole tiles, so that a kernel's tile never mixes instances; its last tile may have empty
 slots. The capacity is fixed beforehand, as a captured graph needs it; decisions without room are counted, so that
@@ -50,7 +50,7 @@ class PackedDecisions:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Decisions as they were made: each segment holds its first ``count`` slots, those of a few rows of one instance.
+    """Unpacked decisions as the rollout records them: a segment for a few rows of one instance, its first slots in use.
 
     Attributes:
         count: Decisions that were made, which may exceed L, int64 or int32, ``[B, G]``.
@@ -70,7 +70,7 @@ class Segments:
 
 
 def pack(segments: Segments, num_rows: int, num_actions: int, capacity: int) -> PackedDecisions:
-    """The decisions of all segments in one table; no shape depends on values, nothing waits for the device.
+    """Pack the decisions of all segments into one table; no shape depends on values, nothing waits for the device.
 
     Args:
         segments: Recorded decisions.

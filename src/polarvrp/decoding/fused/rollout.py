@@ -1,4 +1,4 @@
-"""Rollout and replay of level ``fused``: tables for the kernels of ``kernels.rollout``, their buffers and launches.
+"""Rollout and replay of level ``fused``: operands, buffers and launches of ``kernels.rollout``.
 
 Whatever depends on a node alone (its share in queries and gates, keys, values, distances) is computed beforehand, by
 ordinary tensor operations. No shape depends on values and nothing waits for the device.
@@ -81,7 +81,7 @@ def interpreted() -> bool:
 
 
 def supports(policy: Policy, num_nodes: int) -> str | None:
-    """Why the kernels cannot serve a network and size, ``None`` if they can.
+    """Reason why the kernels cannot serve a network and size, ``None`` if they can.
 
     Args:
         policy: Any network.
@@ -123,7 +123,7 @@ def fused_rollout(
     greedy_last: bool = False,
     record_length: int | None = None,
 ) -> FusedTours:
-    """Build S tours per instance.
+    """Rollout of S tours per instance.
 
     Args:
         policy: One that :func:`supports` accepts.
@@ -195,7 +195,7 @@ def fused_rollout(
 def fused_replay(
     environment: Environment, actions: Tensor, num_free: int, record_length: int
 ) -> tuple[Tensor, Tensor, Segments]:
-    """Follow given tours.
+    """Replay given tours.
 
     Args:
         environment: The instances.

@@ -1,10 +1,10 @@
 """Scoring of packed decisions and its gradients, level ``fused``: kernels for attention and pointer, modules between.
 
-The table of decisions is scored in parts, each forward and backward before the next, which bounds the memory of the
+The table of decisions is scored in chunks, each forward and backward before the next, which bounds the memory of the
 decoder's feed-forward block. One backward pass through ``policy.cache`` follows at the end. Nothing waits for the
 device and no shape depends on values.
 
-Shape legend: B instances, S tours an instance, N nodes, C slots of the table, P slots of a part, W mask words of
+Shape legend: B instances, S tours an instance, N nodes, C slots of the table, P slots of a chunk, W mask words of
 32 bits, H heads, D = d / H features of a head, d width.
 """
 
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from polarvrp.decoding.fused.packed_attention import (
-    Part,
+    DecisionChunk,
     Shared,
     Sums,
     add_node_gradients,
+    chunks_of,
     packed_glimpse,
     packed_pointer,
-    parts_of,
     totals_of_tours,
 )
 from polarvrp.decoding.fused.packing import TILE, PackedDecisions
@@ -47,8 +47,8 @@ def fused_score(policy: Policy, embeddings: Tensor, instances: Instances[Tensor]
         Float32, ``[B, S]``.
     """
     shared = Shared.of(policy.cache(embeddings, instances), policy.decoder)
-    parts = parts_of(packed, len(embeddings))
-    found = [_log_probs(policy.decoder, shared, None, part, policy.ramp)[1] for part in parts]
+    chunks = chunks_of(packed, len(embeddings))
+    found = [_log_probs(policy.decoder, shared, None, chunk, policy.ramp)[1] for chunk in chunks]
     return totals_of_tours(torch.cat(found), packed, len(embeddings))
 
 
@@ -67,15 +67,15 @@ def fused_score_gradient(
     with torch.enable_grad():
         cached = policy.cache(embeddings, instances)
     shared = Shared.of(cached, policy.decoder)
-    parts = list(parts_of(packed, len(embeddings)))
-    sums = Sums.zeros(shared, len(packed.row) // TILE, parts[0].num_tiles)
+    chunks = list(chunks_of(packed, len(embeddings)))
+    sums = Sums.zeros(shared, len(packed.row) // TILE, chunks[0].num_tiles)
     weights = coefficients.detach().to(torch.float32)
-    for part in parts:
+    for chunk in chunks:
         with torch.enable_grad():
-            node, log_probs = _log_probs(policy.decoder, shared, sums, part, policy.ramp)
-        torch.autograd.backward(log_probs, weights[part.owner, part.row])
+            node, log_probs = _log_probs(policy.decoder, shared, sums, chunk, policy.ramp)
+        torch.autograd.backward(log_probs, weights[chunk.owner, chunk.row])
         assert node.grad is not None
-        add_node_gradients(node.grad, shared, sums, part)
+        add_node_gradients(node.grad, shared, sums, chunk)
     torch.autograd.backward(
         (cached.keys, cached.values, cached.logit_keys, embeddings),
         (
@@ -88,19 +88,19 @@ def fused_score_gradient(
 
 
 def _log_probs(
-    decoder: PointerDecoder, shared: Shared, sums: Sums | None, part: Part, ramp: Ramp
+    decoder: PointerDecoder, shared: Shared, sums: Sums | None, chunk: DecisionChunk, ramp: Ramp
 ) -> tuple[Tensor, Tensor]:
     """Embeddings of the current nodes, a leaf, ``[P, d]``, and the actions' log-probabilities, float32 ``[P]``."""
     num_nodes, width = shared.keys.shape[1:]
-    node = shared.embeddings.flatten(0, 1)[part.owner * num_nodes + part.current]
+    node = shared.embeddings.flatten(0, 1)[chunk.owner * num_nodes + chunk.current]
     node.requires_grad_(torch.is_grad_enabled())
-    features = decoder.state_features(part.features[:, None], shared.distance_limit[part.owner])[:, 0].to(node.dtype)
+    features = decoder.state_features(chunk.features[:, None], shared.distance_limit[chunk.owner])[:, 0].to(node.dtype)
     ask, answer = (_compiled(_ask), _compiled(_answer)) if node.is_cuda else (_ask, _answer)
     context, query = ask(decoder.query, node, features)
-    glimpse = packed_glimpse(query, shared, sums, part)
+    glimpse = packed_glimpse(query, shared, sums, chunk)
     heads = glimpse.view(1, -1, shared.heads, width // shared.heads)
     pointer = answer(decoder.head, heads, context[None], node[None], features[None], ramp)
-    return node, packed_pointer(pointer[0], shared, sums, part)
+    return node, packed_pointer(pointer[0], shared, sums, chunk)
 
 
 def _ask(query_map: nn.Module, node: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,13 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""The matrix product of all kernels."""
+"""Matrix product and mask value of all kernels."""
 
 import triton
 import triton.language as tl
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+
+EXCLUDED = tl.constexpr(-1.0e9)
+"""Score of what a softmax leaves out; not minus infinity, so that rows without anything stay finite."""
 
 
 @triton.jit

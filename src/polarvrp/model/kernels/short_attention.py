@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""Kernels of self-attention over few rows: one program a sequence and head, keys and values in one block.
+"""Self-attention kernels for short sequences: one program a sequence and head, keys and values in one block.
 
 Rotation (``model.rotation``) happens on the way in, and backwards on the way out. Queries are taken ``query_block``
 at a time. Operands are bfloat16 or float32; softmax, rotation and sums are float32.
@@ -11,12 +11,10 @@ D = ``head_width`` features of a head.
 import triton
 import triton.language as tl
 
-from polarvrp.model.kernels.products import product
+from polarvrp.model.kernels.products import EXCLUDED, product
 
 CHANGING = ("num_rows", "num_queries", "num_instances")
 """Numbers that no code is compiled for."""
-
-EXCLUDED = tl.constexpr(-1.0e9)
 
 
 @triton.jit

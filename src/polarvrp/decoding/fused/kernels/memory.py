@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""States of rows in memory, where they wait while the decoder needs the registers.
+"""Rollout states spilled to memory, while the decoder needs the registers.
 
 A thread may read what others wrote after a barrier only, and threads that share a row must all have read it before
 one of them writes.
@@ -30,8 +30,8 @@ def scratch_of(scratch, program, rows: tl.constexpr):
 
 
 @triton.jit
-def recall_state(scratch, lane, rows: tl.constexpr):
-    """State of some rows."""
+def load_state(scratch, lane, rows: tl.constexpr):
+    """Load the states of some rows."""
     numbers, words = scratch.numbers + lane, scratch.words + lane
     return State(
         current=tl.load(words).to(tl.int32),
@@ -49,8 +49,8 @@ def recall_state(scratch, lane, rows: tl.constexpr):
 
 
 @triton.jit
-def recall_moves(scratch, lane, rows: tl.constexpr):
-    """Moves of some rows."""
+def load_moves(scratch, lane, rows: tl.constexpr):
+    """Load the moves of some rows."""
     words = scratch.words + lane
     return Moves(
         low=tl.load(words + 5 * rows),
@@ -62,20 +62,20 @@ def recall_moves(scratch, lane, rows: tl.constexpr):
 
 
 @triton.jit
-def recall_number(scratch, lane, rows: tl.constexpr):
-    """Random number of some rows."""
+def load_number(scratch, lane, rows: tl.constexpr):
+    """Load the random numbers of some rows."""
     return tl.load(scratch.numbers + 6 * rows + lane)
 
 
 @triton.jit
-def keep_number(scratch, lane, number, rows: tl.constexpr):
-    """Remember a random number for each of some rows."""
+def store_number(scratch, lane, number, rows: tl.constexpr):
+    """Store a random number for each of some rows."""
     tl.store(scratch.numbers + 6 * rows + lane, number)
 
 
 @triton.jit
-def keep(scratch, lane, state, moves, rows: tl.constexpr):
-    """Remember some rows; visible to other threads after a barrier."""
+def store(scratch, lane, state, moves, rows: tl.constexpr):
+    """Store states and moves of some rows; visible to other threads after a barrier."""
     numbers, words = scratch.numbers + lane, scratch.words + lane
     tl.store(numbers, state.time)
     tl.store(numbers + rows, state.length)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""The pointer decoder inside a kernel: logits of the next node for some rows of one instance.
+"""Pointer decoder inside a kernel: logits of the next node for some rows of one instance.
 
 ``model.decoder.PointerDecoder`` with a plain, gated or ReLD head. Matrix operands are bfloat16 or float32; sums,
 norms, softmax and tanh float32.
@@ -14,16 +14,17 @@ import triton
 import triton.language as tl
 
 from polarvrp.decoding.fused.kernels.rules import contains
+from polarvrp.model import decoder, norms
+from polarvrp.model.kernels.products import EXCLUDED, product
 
-ILLEGAL = tl.constexpr(-1.0e9)
-CLIP = tl.constexpr(10.0)
-NORM_EPSILON = tl.constexpr(1e-5)
-WITHOUT_LIMIT = tl.constexpr(10.0)
+CLIP = tl.constexpr(decoder.CLIP)
+NORM_EPSILON = tl.constexpr(norms.EPSILON)
+WITHOUT_LIMIT = tl.constexpr(decoder.REMAINING_WITHOUT_LIMIT)
 STATE_BLOCK = tl.constexpr(16)  # five numbers, padded to what tensor cores multiply
 
 
 class Tables(NamedTuple):
-    """What the decoder knows of each node beforehand."""
+    """Node tables of the decoder, computed beforehand."""
 
     embeddings: Any  # [B, P, d]
     queries: Any  # share of the embedding in the glimpse's query, [B, P, d]
@@ -90,7 +91,7 @@ def seen_by(instance, state, remaining: tl.constexpr, dtype: tl.constexpr):
 @triton.jit
 def times(left, right):
     """Product of matrices with the operands of ``right``, summed in float32."""
-    return tl.dot(left.to(right.dtype), right, input_precision="ieee")
+    return product(left.to(right.dtype), right)
 
 
 @triton.jit
@@ -129,7 +130,7 @@ def glimpse_of(
         if masking == "plus_one":
             scores += visible.to(tl.float32)
             visible = (nodes < num_nodes)[None, :]
-    scores = tl.where(visible, scores, ILLEGAL)
+    scores = tl.where(visible, scores, EXCLUDED)
     attention = tl.exp(scores - tl.max(scores, 1)[:, None])
     return times(attention, tl.load(tables.glimpse_values + place)) / tl.sum(attention, 1)[:, None]
 
@@ -228,7 +229,7 @@ def logits_of(
     hidden_block: tl.constexpr,
     stages: tl.constexpr,
 ):
-    """Clipped logits, ``ILLEGAL`` where a node may not follow, ``[R, P]``."""
+    """Clipped logits, ``EXCLUDED`` where a node may not come, ``[R, P]``."""
     node_block: tl.constexpr = nodes.shape[0]
     gated: tl.constexpr = head_kind == "gated"
     features = tl.arange(0, width)
@@ -255,7 +256,7 @@ def logits_of(
     if head_kind == "reld":
         logits -= tl.load(tables.log_distances + current[:, None] * node_block + nodes[None, :])
     legal = contains(moves.low[:, None], moves.high[:, None], nodes[None, :], node_block)
-    return tl.where(legal, logits, ILLEGAL)
+    return tl.where(legal, logits, EXCLUDED)
 
 
 @triton.jit

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""Kernels that walk tours to their end: all steps of the environment and the decoder in one launch.
+"""Rollout and replay kernels: all steps of environment and decoder in one launch.
 
 One program owns ``rows`` tours of one instance. Samples are counted by the place of the instance in the whole batch,
 the row and the step, so they do not depend on how a batch is split.
@@ -14,12 +14,12 @@ import triton
 import triton.language as tl
 
 from polarvrp.decoding.fused.kernels.memory import (
-    keep,
-    keep_number,
-    recall_moves,
-    recall_number,
-    recall_state,
+    load_moves,
+    load_number,
+    load_state,
     scratch_of,
+    store,
+    store_number,
 )
 from polarvrp.decoding.fused.kernels.pointer import chosen, logits_of, seen_by, tables_of, uniform
 from polarvrp.decoding.fused.kernels.rules import (
@@ -56,7 +56,7 @@ class Tours(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What one program works on."""
+    """Work of one program."""
 
     instance: Any  # Instance
     everyone: Any  # all customers, two words
@@ -150,7 +150,7 @@ def begin(program, nodes, num_depots: tl.constexpr, strict: tl.constexpr, rows: 
         lane = tl.arange(0, chunk) + first
         state = start_of(program.first_row + lane < program.num_rows, program.everyone)
         moves = legal_moves(program.instance, state, nodes, 0, program.everyone, num_depots, strict)
-        keep(program.scratch, lane, state, moves, rows)
+        store(program.scratch, lane, state, moves, rows)
     tl.debug_barrier()
 
 
@@ -177,16 +177,16 @@ def move(
     for first in tl.range(0, rows, chunk):
         lane = tl.arange(0, chunk) + first
         row = program.first_row + lane
-        state, moves = recall_state(scratch, lane, rows), recall_moves(scratch, lane, rows)
+        state, moves = load_state(scratch, lane, rows), load_moves(scratch, lane, rows)
         action = tl.load(actions + row, mask=row < program.num_rows, other=0).to(tl.int32)
         if recorded:
             made = note(record, program, made, is_decision(moves), row, action, state, moves, node_block)
         state = advance(instance, state, moves, action, node_block, num_depots)
         moves = legal_moves(instance, state, nodes, step + 1, program.everyone, num_depots, strict)
         tl.debug_barrier()
-        keep(scratch, lane, state, moves, rows)
+        store(scratch, lane, state, moves, rows)
         if sampled:
-            keep_number(scratch, lane, uniform(tl.load(program.seed), program.place, row, step + 1), rows)
+            store_number(scratch, lane, uniform(tl.load(program.seed), program.place, row, step + 1), rows)
         active += unserved(moves)
     tl.debug_barrier()
     return active, made
@@ -221,7 +221,7 @@ def decide(
     zero = tl.load(scratch.zero)
     known = tables_of(tables, index + zero, width, nodes.shape[0])
     lane = tl.arange(0, rows) + zero.to(tl.int32)
-    state, moves = recall_state(scratch, lane, rows), recall_moves(scratch, lane, rows)
+    state, moves = load_state(scratch, lane, rows), load_moves(scratch, lane, rows)
     logits = logits_of(
         known,
         weights,
@@ -243,9 +243,9 @@ def decide(
     present = row < program.num_rows
     so_far = tl.load(log_likelihood + row, mask=present, other=0.0)
     tl.debug_barrier()  # what follows is read again instead of waiting in registers
-    state, moves = recall_state(scratch, lane, rows), recall_moves(scratch, lane, rows)
+    state, moves = load_state(scratch, lane, rows), load_moves(scratch, lane, rows)
     greedy = row == program.num_rows - 1 if greedy_last else row < 0
-    action, gained = chosen(logits, moves, greedy, recall_number(scratch, lane, rows), nodes, sampled)
+    action, gained = chosen(logits, moves, greedy, load_number(scratch, lane, rows), nodes, sampled)
     action = tl.where(moves.served, state.depot, action)
     gained = tl.where(is_decision(moves), gained, 0.0)
     tl.store(actions + row, action.to(tl.int64), mask=present)
@@ -286,7 +286,7 @@ def rollout(
     chunk: tl.constexpr,
     stages: tl.constexpr,
 ):
-    """Tours of a policy."""
+    """Rollout of a policy."""
     segment = tl.program_id(0).to(tl.int64)
     nodes = tl.arange(0, node_block)
     scratch = scratch_of(scratch, segment, rows)
@@ -303,7 +303,7 @@ def rollout(
     begin(program, nodes, num_depots, strict, rows, chunk)
     for forced_step in tl.static_range(num_forced):
         action = tl.load(starts + row * num_forced + forced_step, mask=present, other=0)
-        moves = recall_moves(scratch, lane, rows)
+        moves = load_moves(scratch, lane, rows)
         free_choice = (num_depots == 1) & (action == 0)
         legal = legal & (free_choice | contains(moves.low, moves.high, action, node_block))
         tl.store(actions + row, action, mask=present)
@@ -340,7 +340,7 @@ def rollout(
         )
         actions += num_rows
         step += 1
-    state, moves = recall_state(scratch, lane, rows), recall_moves(scratch, lane, rows)
+    state, moves = load_state(scratch, lane, rows), load_moves(scratch, lane, rows)
     while step < num_actions:
         tl.store(actions + row, state.depot.to(tl.int64), mask=present)
         actions += num_rows
@@ -366,7 +366,7 @@ def replay(
     node_block: tl.constexpr,
     rows: tl.constexpr,
 ):
-    """Given tours; legal are those whose actions all are, and served those that serve everyone."""
+    """Replay of given tours; legal are those whose actions all are, and served those that serve everyone."""
     segment = tl.program_id(0).to(tl.int64)
     nodes = tl.arange(0, node_block)
     program = program_of(problem, 0, 0, segment, 0, num_nodes, num_rows, length, nodes, num_depots, rows)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""The rules inside a kernel: mask and transition of ``environment.Environment`` for some rows of one instance.
+"""Environment inside a kernel: mask and transition of ``environment.Environment`` for some rows of one instance.
 
 The same float32 operations in the same order, so that masks and costs are the same to the last bit.
 
@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from polarvrp.tolerances import MASK_EPSILON
+
 WORD_BITS = tl.constexpr(64)
-FULL = tl.constexpr(1.000001)  # capacity 1 and MASK_EPSILON
+FULL = tl.constexpr(1.0 + MASK_EPSILON)  # capacity 1
 ATTRIBUTES = tl.constexpr(5)
 RULES = tl.constexpr(5)
 

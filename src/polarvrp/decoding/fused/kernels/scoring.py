@@ -1,29 +1,29 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
-"""Kernels of fused scoring: attention and pointer over tiles of packed decisions of one instance each.
+"""Scoring kernels: attention and pointer over tiles of packed decisions of one instance each.
 
 Gradients of what all decisions of an instance share are summed in registers: one program takes every ``splits``-th
 tile of its instance and adds its sum to a place of its own, so results do not depend on the order of programs.
 
-A part is a run of whole tiles of the table; ``first`` is its first tile and pointers to slots point at its first slot.
+A chunk is a run of whole tiles of the table; ``first`` is its first tile and pointers to slots point at its first slot.
 Operands are bfloat16 or float32, sums, softmax and tanh float32. Loops are ``while`` because the interpreter
 cannot count up to a loaded number. Powers of two: ``width``, ``heads``, ``node_block``.
 
-Shape legend: B instances, N nodes, P slots of a part, C slots of the table, W mask words of 32 bits,
+Shape legend: B instances, N nodes, P slots of a chunk, C slots of the table, W mask words of 32 bits,
 d = ``width`` features, H = ``heads`` heads, S tours an instance.
 """
 
 import triton
 import triton.language as tl
 
-from polarvrp.model.kernels.products import product
+from polarvrp.model import decoder
+from polarvrp.model.kernels.products import EXCLUDED, product
 
 CHANGING = ("first", "num_tiles", "num_instances", "num_nodes", "num_rows", "row_blocks", "splits")
 """Numbers that no code is compiled for: nothing may compile while a graph is captured."""
 
 TILE = tl.constexpr(64)
 WORD_BITS = tl.constexpr(32)
-ILLEGAL = tl.constexpr(-1.0e9)
-CLIP = tl.constexpr(10.0)
+CLIP = tl.constexpr(decoder.CLIP)
 
 
 @triton.jit
@@ -54,10 +54,10 @@ def add_to_nodes(sums, values, place, nodes, features, num_nodes, width: tl.cons
 def glimpse_scores(products, mask, slots, nodes, num_nodes, words: tl.constexpr, masking: tl.constexpr):
     """Products of query and key with the mask in them; ``slots`` and ``nodes`` as of ``legal_nodes``."""
     if masking == "hard":
-        return tl.where(legal_nodes(mask, slots, nodes, num_nodes, words), products, ILLEGAL)
+        return tl.where(legal_nodes(mask, slots, nodes, num_nodes, words), products, EXCLUDED)
     if masking == "plus_one":
         products += legal_nodes(mask, slots, nodes, num_nodes, words).to(tl.float32)
-    return tl.where(nodes < num_nodes, products, ILLEGAL)
+    return tl.where(nodes < num_nodes, products, EXCLUDED)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -171,7 +171,7 @@ def pointer_logits(
     words: tl.constexpr,
     with_distances: tl.constexpr,
 ):
-    """Clipped logits, ``ILLEGAL`` where a node may not follow, and slopes of tanh, 0 there; as ``glimpse_scores``."""
+    """Clipped logits, ``EXCLUDED`` where a node may not come, and slopes of tanh, 0 there; as ``glimpse_scores``."""
     small = tl.exp(-2.0 * tl.abs(products))
     inverse = 1.0 / (1.0 + small)
     logits = CLIP * (1.0 - small) * inverse
@@ -180,7 +180,7 @@ def pointer_logits(
         rows = (owner * num_nodes + tl.load(current + slots).to(tl.int32)) * num_nodes
         logits -= tl.load(log_distances + rows + nodes, mask=nodes < num_nodes, other=0.0).to(tl.float32)
     legal = legal_nodes(mask, slots, nodes, num_nodes, words)
-    return tl.where(legal, logits, ILLEGAL), tl.where(legal, 4.0 * small * inverse * inverse, 0.0)
+    return tl.where(legal, logits, EXCLUDED), tl.where(legal, 4.0 * small * inverse * inverse, 0.0)
 
 
 @triton.jit(do_not_specialize=CHANGING)
