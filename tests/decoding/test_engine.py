@@ -31,7 +31,6 @@ from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, to_arrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.variants import VARIANTS, parse_variant
-from polarvrp.training import step as step_module
 from polarvrp.training.plan import Plan
 from polarvrp.training.step import TrainingStep
 
@@ -283,9 +282,8 @@ def test_the_level_is_chosen_by_network_size_and_device() -> None:
 
 
 @INTERPRETED
-def test_a_polar_step_of_level_fused_refines_like_level_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_polar_step_of_level_fused_refines_like_level_parallel() -> None:
     """The same tours, likelihoods and gradients up to rounding: sums agree where no sample enters."""
-    monkeypatch.setattr(step_module, "PARTS_WHILE_REFINING", 2)
     policy = policy_on(TINY, "cpu")
     sums = step_of(policy, config_of("polar", 5, 3)).run(0, 1, 0, 3)
     other = policy_on(TINY, "cpu")
