@@ -1,5 +1,5 @@
 # Entry point: configuration, rules, and the targets that users name.
-from snakemake.utils import min_version, validate
+from snakemake.utils import min_version
 
 from polarvrp.errors import exit_on_mistake
 from polarvrp.config.loading import scale_file
@@ -20,7 +20,6 @@ configfile: f"{workflow.basedir}/config/{scale}"
 
 with exit_on_mistake("configuration"):
     study = StudyConfig.from_mapping(config)
-validate(config, "workflow/schemas/config.schema.yaml")
 
 
 include: "workflow/rules/common.smk"

@@ -113,7 +113,7 @@ def measure(
     """One row of the table."""
     torch.compiler.reset()  # each row as in a process of its own, where the first shape gets code for itself
     backbone, _, encoder = model.partition("-")
-    policy = build_policy(ModelConfig(backbone, encoder, num_customers=size), seed=0).to(device)
+    policy = build_policy(ModelConfig(backbone=backbone, encoder=encoder, num_customers=size), seed=0).to(device)
     batch = options.batch_size or BATCH_SIZES[device.type] // (1 if size <= 50 else 2)
     errors = check(policy, size, device, options.engine)
     if device.type == "cuda":
@@ -262,7 +262,7 @@ def inference(policy: Policy, size: int, device: torch.device, options: argparse
 def step_operations(model: str, size: int, batch: int) -> float:
     """Floating-point operations of a step: encoder once with gradients, decoder for rollout and with gradients."""
     backbone, _, encoder = model.partition("-")
-    counts = multiply_adds(build_policy(ModelConfig(backbone, encoder, num_customers=size)), size)
+    counts = multiply_adds(build_policy(ModelConfig(backbone=backbone, encoder=encoder, num_customers=size)), size)
     return 2.0 * batch * (3 * counts["encoder"] + 4 * counts["decoder"])
 
 

@@ -269,9 +269,8 @@ def describe(backbone: str, encoder: str, num_customers: int = 50, task_experts:
     from polarvrp.config.model import ModelConfig
     from polarvrp.model.description import describe_network
 
-    return describe_network(
-        ModelConfig(backbone=backbone, encoder=encoder, num_customers=num_customers, task_experts=task_experts)
-    )
+    config = {"backbone": backbone, "encoder": encoder, "num_customers": num_customers, "task_experts": task_experts}
+    return describe_network(ModelConfig.from_mapping(config))
 
 
 def _solve_by_model(instances: Instances[NodeArrays], model: Model, augmentations: int) -> list[SolutionRow]:

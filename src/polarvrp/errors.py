@@ -1,7 +1,8 @@
 """Errors a user can act on. The command line prints their one line and exits with code 2."""
 
+import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -25,14 +26,26 @@ class CheckpointMismatchError(PolarvrpError):
     """Saved weights belong to another architecture or specification than the one asked for."""
 
 
+def one_of(got: str, known: Iterable[str]) -> str:
+    """End of a message on an unknown name: the one that was probably meant, else all that exist."""
+    known = tuple(known)
+    close = difflib.get_close_matches(got, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"it is one of {', '.join(known)}"
+
+
+def lines_of(source: str, error: PolarvrpError) -> str:
+    """An error as it is printed: each of its lines after ``source``, where the mistake is."""
+    return "\n".join(f"{source}: {line}" for line in str(error).splitlines())
+
+
 @contextmanager
 def exit_on_mistake(source: str) -> Iterator[None]:
-    """End the program with the error's one line instead of a traceback.
+    """End the program with the error's lines instead of a traceback.
 
     Args:
-        source: Where the mistake is, printed before it.
+        source: Where the mistakes are, printed before each.
     """
     try:
         yield
     except PolarvrpError as error:
-        sys.exit(f"{source}: {error}")
+        sys.exit(lines_of(source, error))

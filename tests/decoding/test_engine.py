@@ -6,7 +6,6 @@ On a CPU the kernels run in Triton's interpreter, at tiny sizes; the tests marke
 import concurrent.futures
 import multiprocessing
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +45,7 @@ GPU_SIZES = [pytest.param(n, marks=pytest.mark.gpu) for n in (20, 50, 100)]
 
 
 def policy_on(config: ModelConfig, device: str, backbone: str = "polarnet", encoder: str = "ple") -> Policy:
-    return shaken(build_policy(replace(config, backbone=backbone, encoder=encoder), 0)).to(device).eval()
+    return shaken(build_policy(config.replace(backbone=backbone, encoder=encoder), 0)).to(device).eval()
 
 
 def sampler_on(device: str, seed: int) -> Sampler:
@@ -274,7 +273,7 @@ def test_the_level_is_chosen_by_network_size_and_device() -> None:
     assert make_engine(policy, 7, "fused").level == "fused"
     with pytest.raises(ConfigError, match="up to 128 nodes, not 200; use engine parallel"):
         make_engine(policy, 200, "fused")
-    mixture = build_policy(replace(TINY, backbone="mvmoe", encoder="shared"), 0)
+    mixture = build_policy(TINY.replace(backbone="mvmoe", encoder="shared"), 0)
     with pytest.raises(ConfigError, match="MixtureOutput; use engine parallel"):
         make_engine(mixture, 7, "fused")
     with pytest.raises(ConfigError, match="engine must be one of auto, parallel, fused, got 'fast'"):

@@ -55,7 +55,7 @@ def test_available_pairs_are_those_of_the_configuration():
 def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations, tmp_path):
     register_backbone("toy", ("shared",), build_toy)
     assert ("toy", "shared") in available()
-    policy = build_policy(ModelConfig("toy", "shared", **SMALL), seed=0)
+    policy = build_policy(ModelConfig(backbone="toy", encoder="shared", **SMALL), seed=0)
     assert policy.encode(sample()).embeddings.shape == (3, 8, 32)
     save_policy(tmp_path / "w.safetensors", policy, {})
     loaded, _ = load_policy(tmp_path / "w.safetensors", expected=policy.config)
@@ -63,7 +63,7 @@ def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_regis
 
 
 def test_a_backbone_is_found_by_its_import_path():
-    policy = build_policy(ModelConfig(f"{__name__}:TOY", "shared", **SMALL), seed=0)
+    policy = build_policy(ModelConfig(backbone=f"{__name__}:TOY", encoder="shared", **SMALL), seed=0)
     assert isinstance(policy.stack, NodewiseStack)
 
 
@@ -74,7 +74,7 @@ def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(tmp_path
     (folder / "entry_points.txt").write_text(f"[polarvrp.backbones]\ntoy_entry = {__name__}:TOY\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert ("toy_entry", "shared") in available()
-    policy = build_policy(ModelConfig("toy_entry", "shared", **SMALL), seed=0)
+    policy = build_policy(ModelConfig(backbone="toy_entry", encoder="shared", **SMALL), seed=0)
     assert isinstance(policy.stack, NodewiseStack)
 
 
@@ -108,13 +108,13 @@ def test_what_does_not_exist_is_named_with_what_does(options, message):
         ({"rope": "improper"}, "rope must be one of proper, as_released, off, got 'improper'"),
         ({"width": 100}, "width must be a multiple of heads"),
         ({"width": 16, "heads": 8}, "multiple of 4"),
-        ({"task_experts": 0}, "task_experts must be at least 1, got 0"),
-        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"task_experts": 0}, "task_experts must be above 0, got 0"),
+        ({"layers": 0}, "layers must be above 0, got 0"),
     ],
 )
 def test_impossible_configurations_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
-        ModelConfig(**options)
+        ModelConfig.from_mapping(options)
 
 
 def test_taken_and_unusable_names_are_refused(no_registrations):

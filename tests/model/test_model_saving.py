@@ -39,7 +39,7 @@ def test_a_size_that_shares_the_network_is_accepted(tmp_path):
     load_policy(path, expected=ModelConfig(num_customers=100, **SMALL))
     save_policy(path, policy_of("cada", "shared", num_customers=20), {})
     with pytest.raises(CheckpointMismatchError, match="num_customers 20 instead of 100"):
-        load_policy(path, expected=ModelConfig("cada", "shared", num_customers=100, **SMALL))
+        load_policy(path, expected=ModelConfig(backbone="cada", encoder="shared", num_customers=100, **SMALL))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_files_of_other_kinds_are_data_errors(tmp_path):
 
 def test_weights_that_do_not_fit_their_network_are_refused(tmp_path):
     path, policy = tmp_path / "weights.safetensors", policy_of()
-    state, header = policy.state_dict(), {"model": policy.config.to_mapping()}
+    state, header = policy.state_dict(), {"model": policy.config.model_dump()}
     tensors = {name: tensor for name, tensor in state.items() if "share_logit" not in name}
     write_header(path, header, tensors)
     with pytest.raises(CheckpointMismatchError, match=r"do not fit polarnet-ple.*share_logit"):

@@ -329,7 +329,7 @@ def test_starts_change_every_training(tmp_path: Path, quick: StudyConfig) -> Non
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"starts": 1}, r"training.starts must be at least 2, got 1"),
+        ({"starts": 1}, r"training.starts must be at least 2 or all, got 1"),
         ({"starts": 11}, r"training.starts must not exceed the 10 customers of an instance, got 11; write all"),
         ({"starts": 2, "refined_tours": 3}, r"refined_tours must not exceed the 2 tours of an instance, got 3"),
     ],

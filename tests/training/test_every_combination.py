@@ -1,6 +1,5 @@
 """Every backbone, encoder and paradigm learns from given tours; every network decodes every variant feasibly."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -30,9 +29,9 @@ SIZE, BATCH, STEPS = 10, 8, 50
 
 def small(backbone: str, encoder: str) -> Policy:
     layers = {"shared": 2, "deep": 3, "ple": 1}[encoder]
-    config = ModelConfig(backbone, encoder, width=32, heads=4, layers=layers, feedforward_width=32)
+    config = ModelConfig(backbone=backbone, encoder=encoder, width=32, heads=4, layers=layers, feedforward_width=32)
     if backbone == "moses":
-        config = replace(config, adapters="none")  # the mixture's base is frozen: its first stage learns everything
+        config = config.replace(adapters="none")  # the mixture's base is frozen: its first stage learns everything
     return build_policy(config, seed=1)
 
 

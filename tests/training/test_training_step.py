@@ -158,7 +158,7 @@ def test_fewer_starts_are_drawn_anew_for_each_batch_and_alike_for_its_microbatch
     assert len(set(drawn)) > 8
     assert {node for draw in drawn for node in draw} == set(range(1, 11))
     assert starts_of((0, 1, 0), halves[0]) == list(drawn[0])
-    other_seed = replace(settings, seed=4)
+    other_seed = settings.replace(seed=4)
     context = replace(context, config=other_seed)
     assert [tuple(starts_of((0, 1, step), halves[0])) for step in range(12)] != drawn
 

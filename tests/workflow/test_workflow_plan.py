@@ -108,6 +108,7 @@ def test_name_that_does_not_exist_has_no_rule(workflow, path: str) -> None:
         (["--config", "scale=papr"], None, "configuration: scale must be one of quick, paper, got 'papr'"),
         (["--config", "training={epochs: 5}"], None, "configuration: training.epochs must be a whole number, got '5'"),
         ([], "training: {learning_rate: 3e-4}", "configuration: training.learning_rate must be a number, got '3e-4'"),
+        ([], "seeds: [2, 2]", "configuration: seeds names something twice, got 2, 2; drop one"),
         ([], "transfer_size: 5", "configuration: transfer_size must be one of the sizes [10, 20], got 5"),
     ],
 )
@@ -122,6 +123,17 @@ def test_mistake_in_the_configuration_is_one_line(
     (line,) = [line for line in run.output.splitlines() if line.startswith("configuration: ")]
     assert line.startswith(message)
     assert "Traceback" not in run.output and " File " not in run.output
+
+
+def test_several_mistakes_are_a_line_each(workflow, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("seeds: [-1]\ntraining: {epochs: 0, decays: 0.5}\n")
+    run = workflow.dry("--configfile", tmp_path / "mine.yaml")
+    assert run.code == 1
+    assert [line for line in run.output.splitlines() if line.startswith("configuration: ")] == [
+        "configuration: seeds[0] must be at least 0, got -1",
+        "configuration: training.epochs must be above 0, got 0",
+        "configuration: unknown key training.decays; did you mean 'decay'?",
+    ]
 
 
 def test_gpu_limit_holds_without_a_profile(workflow, tmp_path: Path) -> None:

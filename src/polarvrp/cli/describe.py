@@ -17,11 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     from polarvrp.model.description import describe_network
 
-    config = ModelConfig(
-        backbone=options.backbone,
-        encoder=options.encoder,
-        num_customers=options.num_customers,
-        task_experts=options.task_experts,
-    )
+    names = ("backbone", "encoder", "num_customers", "task_experts")
+    config = ModelConfig.from_mapping({name: getattr(options, name) for name in names})
     print(json.dumps(describe_network(config), indent=2))
     return 0

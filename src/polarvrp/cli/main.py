@@ -1,4 +1,4 @@
-"""Entry point: finds the command's module, parses, runs, and turns user errors into one line and exit code 2."""
+"""Entry point: finds the command's module, parses, runs, and turns user errors into a line each and exit code 2."""
 
 import argparse
 import importlib
@@ -6,7 +6,7 @@ import logging
 import sys
 
 from polarvrp import __version__
-from polarvrp.errors import PolarvrpError
+from polarvrp.errors import PolarvrpError, lines_of
 
 COMMANDS = {
     "generate": "write a test or validation set",
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     try:
         return int(modules[options.command].execute(options))
     except PolarvrpError as error:
-        print(f"polarvrp {options.command}: {error}", file=sys.stderr)
+        print(lines_of(f"polarvrp {options.command}", error), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"polarvrp {options.command}: interrupted", file=sys.stderr)

@@ -8,7 +8,6 @@ Shape legend: K frozen experts, P parts of a map, i input features, o output fea
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -156,7 +155,7 @@ def adapters(policy: Policy) -> Iterator[tuple[str, AdaptedLinear | AdaptedNorm]
 
 def _adapted(base: Policy, kind: str, seed: int) -> Policy:
     policy = copy.deepcopy(base)
-    policy.config = replace(base.config, adapters=kind)
+    policy.config = base.config.replace(adapters=kind)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         add_adapters(policy, kind)

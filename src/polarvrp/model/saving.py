@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ def save_policy(path: str | Path, policy: Policy, metadata: dict[str, Any]) -> N
         metadata: What else a reader should know, as JSON can hold it: specification, fingerprint, revision.
     """
     header = {
-        "model": policy.config.to_mapping(),
+        "model": policy.config.model_dump(),
         "versions": {"polarvrp": __version__, "torch": torch.__version__},
         "metadata": metadata,
     }
@@ -65,7 +64,8 @@ def load_policy(
         config = ModelConfig.from_mapping(header["model"])
         policy = build_policy(config, seed=0)
     except ConfigError as error:
-        raise CheckpointMismatchError(f"{path} holds a network that does not exist here: {error}") from error
+        reason = "; ".join(str(error).splitlines())
+        raise CheckpointMismatchError(f"{path} holds a network that does not exist here: {reason}") from error
     if expected is not None and not _same_network(config, expected):
         raise CheckpointMismatchError(
             f"{path} holds {network_name(config)}, wanted {network_name(expected)}; {_difference(config, expected)}"
@@ -107,7 +107,6 @@ def _same_network(first: ModelConfig, second: ModelConfig) -> bool:
 
 
 def _difference(got: ModelConfig, wanted: ModelConfig) -> str:
-    names = [field.name for field in dataclasses.fields(ModelConfig)]
-    pairs = [(name, getattr(got, name), getattr(wanted, name)) for name in names]
+    pairs = [(name, getattr(got, name), getattr(wanted, name)) for name in ModelConfig.model_fields]
     differing = ", ".join(f"{name} {mine!r} instead of {other!r}" for name, mine, other in pairs if mine != other)
     return f"it has {differing}"

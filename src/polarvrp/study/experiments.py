@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Any
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
@@ -119,7 +118,7 @@ def study_runs(study: StudyConfig) -> list[RunSpec]:
 
 def ablation_runs(study: StudyConfig) -> list[RunSpec]:
     """Every run of the paper's grids and sweeps, each once, for all backbones of the grids."""
-    whole = replace(study, grid_backbones=grid_backbones())
+    whole = study.replace(grid_backbones=grid_backbones())
     return _distinct(run for name in ablations() for run in experiment_runs(whole, name))
 
 
@@ -135,7 +134,7 @@ def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ())
     if name == "in_distribution":
         return _distinct((*study_runs(study), *at_hand))
     if EXPERIMENTS[name].grid is not None:
-        whole = experiment_runs(replace(study, grid_backbones=grid_backbones()), name)
+        whole = experiment_runs(study.replace(grid_backbones=grid_backbones()), name)
         return [run for run in whole if run in own or run in at_hand]
     return own
 

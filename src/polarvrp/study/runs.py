@@ -10,8 +10,7 @@ from typing import Literal
 from polarvrp.catalog.backbones import named_backbones
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.paradigms import PARADIGMS
-from polarvrp.config.sections import one_of
-from polarvrp.errors import ConfigError
+from polarvrp.errors import ConfigError, one_of
 
 SUFFIXES = {
     "temperature": "alpha",

@@ -8,7 +8,6 @@ parse time.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -102,7 +101,7 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
         if getattr(run, key) == default:
             raise ConfigError(f"run {run.name}: {key} is {default:g} without a suffix; leave it out of the name")
     size = size_config(study, run.num_customers)
-    protocol = {field.name: getattr(study.training, field.name) for field in dataclasses.fields(TrainingRecipe)}
+    protocol = {name: getattr(study.training, name) for name in TrainingRecipe.model_fields}
     training: Spec = {
         **protocol,
         **recipe,

@@ -1,6 +1,5 @@
 """Final files of a training: weights, resolved configuration, history, metadata."""
 
-import dataclasses
 import json
 import subprocess
 from collections.abc import Mapping
@@ -53,8 +52,7 @@ def write_outputs(
         "spec": dict(spec),
         "fingerprint": fingerprint(spec),
     }
-    training = dataclasses.asdict(config) | {"milestones": list(config.milestones)}
-    resolved = {"run": run, "model": dataclasses.asdict(model_config), "training": training}
+    resolved = {"run": run, "model": model_config.model_dump(), "training": config.model_dump(mode="json")}
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
     provenance = {
         key: metadata[key] for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device", "engine")

@@ -1,6 +1,5 @@
 """Networks of a training's stages, each grown from those before it (MoSES; all other backbones have one stage)."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -36,7 +35,7 @@ class StageNetworks:
         seed = derive_seed(self._config.seed, "weights", stage) % 2**32
         kind = stages[stage].adapters
         if kind == "none":
-            config = self._model if len(stages) == 1 else replace(self._model, adapters="none")
+            config = self._model if len(stages) == 1 else self._model.replace(adapters="none")
             return build_policy(config, seed).to(self._device)
         base = self._load(0)
         if kind == "single":
