@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,19 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device)
 
 
+def card_identity(device: torch.device) -> str | None:
+    """UUID of a card, by which it is known whatever its number; None for a processor."""
+    if device.type != "cuda":
+        return None
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
 def versions() -> dict[str, str]:
-    """Versions of Python and of ``PACKAGES``."""
-    return {name: version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    """Versions of Python and of those of ``PACKAGES`` that are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # a checkout may be used where it lies, and without local search
+            found[name] = version(name)
+    return found

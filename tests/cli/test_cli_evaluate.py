@@ -1,16 +1,22 @@
 """``polarvrp evaluate`` and ``evaluate-set-x``: files, and bad input in one line with exit code 2."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
+from polarvrp.files import PROVENANCE
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.datasets import read_arrays, write_arrays
 from polarvrp.solutions.solutions import read_solutions
+from polarvrp.training import locks
 
 RUN = "polarnet-shared-po-n8-s0"
 
@@ -35,6 +41,26 @@ def test_several_sets_become_files_that_check_accepts(folder: Path, tmp_path: Pa
         table = read_solutions(output)
         assert table["run"].to_pylist() == [RUN, RUN]
         assert main(["check", instances, output]) == 0
+
+
+def test_evaluations_lease_their_card_as_trainings_do(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = []
+
+    @contextmanager
+    def lease() -> Iterator[torch.device]:
+        leases.append("taken")
+        yield torch.device("cpu")
+        leases.append("returned")
+
+    monkeypatch.setattr(locks, "leased_device", lease)
+    model, output = ["--model", str(folder / "moved.safetensors")], ["--output", str(tmp_path / "out.parquet")]
+    assert main(["evaluate", str(folder / "CVRP.npz"), *model, *output]) == 0
+    provenance = json.loads(read_solutions(tmp_path / "out.parquet").schema.metadata[PROVENANCE])
+    assert provenance["card"] is None and provenance["device"]
+    assert main(["evaluate-set-x", "--instances", "1", "--starts", "1", "--augmentations", "1", *model, *output]) == 0
+    assert leases == 2 * ["taken", "returned"]
 
 
 def test_a_model_is_named_by_its_folder_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,11 +21,11 @@ from pyvrp.search import OPERATORS, LocalSearch, NeighbourhoodParams, Perturbati
 
 from polarvrp.decoding.rollout import pad_actions, replay_actions
 from polarvrp.environment.environment import Environment
-from polarvrp.errors import InfeasibleTourError
-from polarvrp.local_search import pyvrp_search, shared_memory
-from polarvrp.local_search.pyvrp_search import NUM_NEIGHBOURS, PENALTIES, RefinedTour, neighbours, refine_tours
+from polarvrp.errors import ConfigError, InfeasibleTourError
+from polarvrp.local_search import pyvrp_search, refinement, shared_memory, table_refinement
+from polarvrp.local_search.pyvrp_search import NUM_NEIGHBOURS, PENALTIES, neighbours, refine_tours
 from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner
-from polarvrp.local_search.shared_memory import PREFIX, remove_leftovers
+from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Shape, remove_leftovers
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
@@ -36,6 +38,7 @@ from polarvrp.problem.tours import (
     routes_to_actions,
 )
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.solvers import versions
 from polarvrp.solvers.integers import integer_instance
 from polarvrp.solvers.pyvrp_model import problem_data
 from polarvrp.tolerances import COST_TOLERANCE
@@ -280,7 +283,7 @@ def test_routes_of_one_customer_have_room(variant: str, two_workers: Refiner) ->
 
 def test_a_tour_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     too_long = RefinedTour([1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0], 1.0, improved=True)
-    monkeypatch.setattr(shared_memory, "refine_tours", lambda *_: [too_long])
+    monkeypatch.setattr(table_refinement, "refine_tours", lambda *_: [too_long])
     with pytest.raises(ValueError, match="could not broadcast"):
         submitted(Refiner(0), generated("CVRP", 4, 1), [[[1, 2, 3, 4]]], [0])
 
@@ -417,8 +420,52 @@ def test_segments_in_use_are_no_leftovers(two_workers: Refiner, monkeypatch: pyt
 
 
 def test_workers_need_no_torch() -> None:
-    code = "import sys, polarvrp.local_search.shared_memory; sys.exit('torch' in sys.modules)"
+    code = "import sys, polarvrp.local_search.table_refinement; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_trainings_that_refine_nothing_need_no_pyvrp() -> None:
+    """A bare machine with a card may lack it; with it goes vrplib, which PyVRP loads."""
+    code = (
+        "import sys; sys.modules['pyvrp'] = sys.modules['vrplib'] = None;"
+        "import polarvrp.training.step, polarvrp.evaluation.evaluate;"
+        "from polarvrp.local_search.refinement import Refiner; Refiner(0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_missing_pyvrp_is_told_with_the_first_tours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(versions, "version", version)
+    instances, refiner = generated("CVRP", 10, 1), Refiner(0)
+    with pytest.raises(ConfigError, match=r"pyvrp is missing, 0\.14\.x is needed: pip install 'pyvrp==0\.14\.\*'"):
+        refiner.refine(instances, some_tours(instances), [0])
+    with pytest.raises(ConfigError, match="pyvrp is missing"):
+        Refiner(1)
+
+
+def test_memory_that_cannot_be_pinned_is_used_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some containers limit locked memory; the copies then wait, and the error must not surface at a later launch."""
+    unregistered, launched = [], []
+    runtime = SimpleNamespace(cudaHostRegister=lambda *_: 801, cudaHostUnregister=unregistered.append)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+
+    def launch(_size: int, device: str) -> None:
+        launched.append(device)
+        raise RuntimeError("CUDA error: operation not supported")
+
+    slot = refinement._Slot(Shape(2, 6, 1, 40, 1, 12, 4), shared=True)
+    assert slot._segment is not None
+    monkeypatch.setattr(torch, "zeros", launch)
+    slot._register(slot._segment.memory)
+    assert "cannot be pinned (CUDA error 801)" in caplog.text
+    assert launched == ["cuda"]
+    slot.close()
+    assert unregistered == []
 
 
 def test_close_is_safe_after_errors_and_twice() -> None:

@@ -3,6 +3,7 @@
 import multiprocessing
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,15 @@ from polarvrp.training import locks
 from polarvrp.training.locks import file_lock, leased_device
 
 CARDS = ["uuid-a", "uuid-b"]
+CURRENT = [0]
+"""Number of the current device, innermost last."""
+
+
+@contextmanager
+def current_device(index: int) -> Iterator[None]:
+    CURRENT.append(index)
+    yield
+    CURRENT.pop()
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +33,7 @@ def two_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(CARDS))
+    monkeypatch.setattr(torch.cuda, "device", current_device)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid=CARDS[index]))
     yield
 
@@ -30,6 +41,8 @@ def two_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def test_trainings_take_different_cards() -> None:
     with leased_device() as first, leased_device() as second:
         assert [first, second] == [torch.device("cuda", 0), torch.device("cuda", 1)]
+        assert CURRENT[-1] == 1  # where kernels are launched
+    assert CURRENT == [0]
     with leased_device() as again:
         assert again == torch.device("cuda", 0)
 
@@ -59,7 +72,7 @@ def test_the_first_card_to_be_free_is_taken(monkeypatch: pytest.MonkeyPatch, cap
     with caplog.at_level("INFO"), leased_device() as device:
         assert device == torch.device("cuda", 1)
     assert len(naps) == 3
-    assert [record.message for record in caplog.records] == ["waiting for a GPU: other trainings hold all 2"]
+    assert [record.message for record in caplog.records] == ["waiting for a GPU: other processes hold all 2"]
     first.__exit__(None, None, None)
 
 

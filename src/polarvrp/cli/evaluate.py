@@ -1,11 +1,18 @@
 """``polarvrp evaluate``: solve sets of instances with a trained policy."""
 
+from __future__ import annotations
+
 import argparse
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polarvrp.cli.arguments import add_policy_arguments
 from polarvrp.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from polarvrp.evaluation.models import Model
+    from polarvrp.problem.instances import Instances, NodeArrays
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +42,22 @@ def execute(options: argparse.Namespace) -> int:
 
     sets = [read_instances(path, first=options.first) for path in options.instances]
 
+    from polarvrp.evaluation.models import load_trained
+    from polarvrp.training.locks import leased_device
+
+    with leased_device() as device:
+        _solve(sets, load_trained(options.model, options.run, options.fingerprint, str(device)), options)
+    return 0
+
+
+def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.Namespace) -> None:
+    """Solve the sets and write one file each."""
     from polarvrp.decoding.engine import make_engine
     from polarvrp.decoding.greedy import Decoding
     from polarvrp.evaluation.evaluate import evaluate_set, warm_up
-    from polarvrp.evaluation.models import load_trained
     from polarvrp.progress import progress
     from polarvrp.solutions.solutions import write_solutions
 
-    trained = load_trained(options.model, options.run, options.fingerprint)
     decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls, engine=options.engine)
     effort = {"augmentations": options.augmentations, "mixed_backhauls": options.mixed_backhauls}
     warm_up(trained.policy, sets[0], decoding, trained.bfloat16)
@@ -52,7 +67,6 @@ def execute(options: argparse.Namespace) -> int:
         _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
         level = make_engine(trained.policy, instances.num_nodes, options.engine, bfloat16=trained.bfloat16).level
         write_solutions(output, rows, key="run", metadata=trained.origin | effort | {"engine": level})
-    return 0
 
 
 def _report_unsolved(path: Path, reasons: list[str], count: int) -> None:

@@ -21,12 +21,14 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
     from polarvrp.problem.vrplib import set_x_names
     from polarvrp.progress import progress
+    from polarvrp.training.locks import leased_device
 
-    trained = load_trained(options.model, options.run, options.fingerprint)
     names = set_x_names()[: options.instances]
     decoding = Decoding(options.augmentations, max_starts=options.starts, engine=options.engine)
-    solved = evaluate_set_x(trained.policy, names, decoding, trained.bfloat16)
-    rows = list(progress(solved, len(names), trained.run, "instance"))
+    with leased_device() as device:
+        trained = load_trained(options.model, options.run, options.fingerprint, str(device))
+        solved = evaluate_set_x(trained.policy, names, decoding, trained.bfloat16)
+        rows = list(progress(solved, len(names), trained.run, "instance"))
     effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
     write_set_x(options.output, rows, trained.origin | effort)
     return 0

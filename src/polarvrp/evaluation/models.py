@@ -8,7 +8,7 @@ import torch
 
 from polarvrp.errors import CheckpointMismatchError, ConfigError, DataError
 from polarvrp.evaluation.shipped import PREFIX, WEIGHTS, shipped_folder
-from polarvrp.machine import device_name, versions
+from polarvrp.machine import card_identity, device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import has_bfloat16
 from polarvrp.model.saving import load_policy
@@ -56,6 +56,7 @@ class Model:
         return {
             "model": self.provenance,
             "device": device_name(self.device),
+            "card": card_identity(self.device),
             "versions": versions(),
             "bfloat16": self.bfloat16,
         }

@@ -10,7 +10,6 @@ instead of five because the last two bind alike.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from pyvrp import Activity, ActivityType, CostEvaluator, ProblemData, RandomNumberGenerator
 from pyvrp.search import OPERATORS, LocalSearch, PerturbationManager
 
+from polarvrp.local_search.shared_memory import SEEDS, RefinedTour
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import check_tour, measure_tour
 from polarvrp.solvers.integers import IntegerInstance, integer_instance
@@ -35,23 +35,6 @@ SHARE_OF_WAITING = 5
 """A unit of distance counts as much as so many of waiting."""
 
 SPARE_VEHICLES = 10
-SEEDS = 2**32
-"""PyVRP's generator takes seeds below it; larger ones are reduced."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefinedTour:
-    """Refined tour, or the original where nothing better was found.
-
-    Attributes:
-        actions: The better tour in flat form, or the original one.
-        cost: Its exact cost in float64.
-        improved: Whether it is strictly shorter than the original.
-    """
-
-    actions: list[int]
-    cost: float
-    improved: bool
 
 
 class PyVRPSearch:

@@ -6,9 +6,11 @@ What happens to a tour is told in ``local_search.pyvrp_search``.
 Shape legend: B instances, k tours per instance, T actions, R actions of a refined tour.
 """
 
+import logging
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.shared_memory import SharedMemory
 from types import TracebackType
@@ -19,19 +21,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from polarvrp.local_search.pyvrp_search import SEEDS, RefinedTour
 from polarvrp.local_search.shared_memory import (
     INSTANCE_ARRAYS,
+    SEEDS,
+    RefinedTour,
     Rows,
     Segment,
     Shape,
     Table,
-    refine_rows,
     remove_leftovers,
 )
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.solvers.versions import pyvrp_version
 from polarvrp.workers import TaskFailure, WorkerPool
+
+logger = logging.getLogger(__name__)
 
 LARGEST_CHUNK = 32
 CHUNKS_PER_WORKER = 4
@@ -91,17 +95,16 @@ class Refiner:
     Results depend on instance, tour and seed only, not on the number of workers or on what else is in work.
 
     Args:
-        num_workers: Processes, started at once: before a GPU is used is best. 0 refines in this process.
+        num_workers: Processes, started at once: before a GPU is used is best. 0 refines in this process, where PyVRP
+            is loaded with the first tours: a training that refines none needs no PyVRP.
 
     Raises:
-        ConfigError: If the installed PyVRP is another than the model was written for.
+        ConfigError: If PyVRP is missing or another than the model was written for; without workers once there are
+            tours.
     """
 
     def __init__(self, num_workers: int) -> None:
-        pyvrp_version()
-        if num_workers > 0:
-            remove_leftovers()
-        self._pool = WorkerPool(refine_rows, num_workers, CHUNKS_AHEAD) if num_workers > 0 else None
+        self._pool = None if num_workers == 0 else _worker_pool(num_workers)
         self._num_workers = num_workers
         self._slots: list[_Slot] = []
         self._slot_of: dict[int, _Slot] = {}
@@ -183,7 +186,7 @@ class Refiner:
         slot.failure = None
         slot.write(instances, actions, seeds)
         if self._pool is None:
-            slot.table.refine(0, batch)
+            _refine_here(slot.table, batch)
             return slot
         size = min(LARGEST_CHUNK, max(1, math.ceil(batch / (self._num_workers * CHUNKS_PER_WORKER))))
         rows: list[Rows] = [(slot.name, first, min(first + size, batch)) for first in range(0, batch, size)]
@@ -230,6 +233,7 @@ class _Slot:
         self.table = Table(bytearray(shape.num_bytes) if self._segment is None else self._segment.memory.buf, shape)
         self._tensors = {name: torch.from_numpy(array) for name, array in self.table.arrays.items()}
         self._registered: int | None = None
+        self._pinnable = shared
         self.open_tasks: set[int] = set()
         self.failure: str | None = None
         self.holder: weakref.ref[PendingTours] | None = None
@@ -241,7 +245,8 @@ class _Slot:
 
     def write(self, instances: Instances[Tensor], actions: Tensor, seeds: Sequence[int]) -> None:
         """Put instances and tours in; they are there on return."""
-        if actions.is_cuda and self._registered is None and self._segment is not None:
+        if actions.is_cuda and self._pinnable and self._segment is not None:
+            self._pinnable = False
             self._register(self._segment.memory)
         for name in INSTANCE_ARRAYS:
             self._tensors[name].copy_(getattr(instances, name).detach(), non_blocking=True)
@@ -272,11 +277,31 @@ class _Slot:
             self._segment = None
 
     def _register(self, memory: SharedMemory) -> None:
-        """Pin the memory, so that a GPU copies into it while this process goes on."""
+        """Pin the memory, so that a GPU copies into it while this process goes on; where that fails, it waits."""
         address = np.ndarray(1, np.uint8, memory.buf).ctypes.data
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        torch.cuda.check_error(runtime.cudaHostRegister(address, memory.size, 0))
-        self._registered = address
+        error = int(runtime.cudaHostRegister(address, memory.size, 0))
+        if error == 0:
+            self._registered = address
+            return
+        logger.warning("memory of the local search cannot be pinned (CUDA error %d); copies wait for the GPU", error)
+        with suppress(RuntimeError):  # the error stays behind until a launch reports it
+            torch.zeros(1, device="cuda").add_(1)
+
+
+def _worker_pool(num_workers: int) -> WorkerPool[Rows, None]:
+    pyvrp_version()
+    remove_leftovers()
+    from polarvrp.local_search.table_refinement import refine_rows
+
+    return WorkerPool(refine_rows, num_workers, CHUNKS_AHEAD)
+
+
+def _refine_here(table: Table, batch: int) -> None:
+    pyvrp_version()
+    from polarvrp.local_search.table_refinement import refine_table
+
+    refine_table(table, 0, batch)
 
 
 def _shape_of(instances: Instances[Tensor], actions: Tensor) -> Shape:

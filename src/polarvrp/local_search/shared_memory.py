@@ -1,4 +1,4 @@
-"""Shared-memory tables of instances and tours, and the work on them; free of torch.
+"""Shared-memory tables of instances and tours; free of torch and of PyVRP.
 
 A table holds a batch of instances, k tours of each and room for the refined ones. Its memory begins with its shape,
 so a process that knows the name of a segment knows all.
@@ -15,14 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from polarvrp.local_search.pyvrp_search import RefinedTour, refine_tours
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import flat_actions, most_actions
 
@@ -39,6 +37,24 @@ FOLDER = Path("/dev/shm")
 
 SECONDS_TO_LOCK = 60.0
 """Younger segments may be about to be locked."""
+
+SEEDS = 2**32
+"""PyVRP's generator takes seeds below it; larger ones are reduced."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefinedTour:
+    """Refined tour, or the original where nothing better was found.
+
+    Attributes:
+        actions: The better tour in flat form, or the original one.
+        cost: Its exact cost in float64.
+        improved: Whether it is strictly shorter than the original.
+    """
+
+    actions: list[int]
+    cost: float
+    improved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +135,14 @@ class Table:
         arrays = {name: self.arrays[name] for name in INSTANCE_ARRAYS}
         return Instances(**arrays, num_depots=self.shape.num_depots, capacity=self.shape.capacity)
 
-    def refine(self, first: int, end: int) -> None:
-        """Refine the tours of some instances and write the results beside them.
-
-        Raises:
-            InfeasibleTourError: If a tour visits a customer twice or not at all.
-        """
-        instances, depots = self.instances, self.shape.num_depots
-        for index in range(first, end):
-            tours = [flat_actions(actions, depots) for actions in self.arrays["actions"][index].tolist()]
-            for number, tour in enumerate(refine_tours(instances, index, tours, self.arrays["seeds"][index].tolist())):
-                self._write(index, number, tour)
-
     def refined(self, index: int, number: int) -> RefinedTour:
         """Refined tour of an instance."""
         actions = flat_actions(self.arrays["refined"][index, number].tolist(), self.shape.num_depots)
         cost, improved = self.arrays["cost"][index, number], self.arrays["improved"][index, number]
         return RefinedTour(actions, float(cost), bool(improved))
 
-    def _write(self, index: int, number: int, tour: RefinedTour) -> None:
+    def write(self, index: int, number: int, tour: RefinedTour) -> None:
+        """Store the refined tour of an instance."""
         row = self.arrays["refined"][index, number]
         row[: len(tour.actions)] = tour.actions  # refuses a tour that is too long
         row[len(tour.actions) :] = 0
@@ -175,23 +180,6 @@ def remove_leftovers() -> None:
                 with path.open("rb") as segment:
                     fcntl.flock(segment, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     path.unlink()
-
-
-def refine_rows(rows: Rows) -> None:
-    """Work of a process: refine the tours of some instances of a shared table.
-
-    Raises:
-        InfeasibleTourError: If a tour visits a customer twice or not at all.
-    """
-    name, first, end = rows
-    _attached(name)[1].refine(first, end)
-
-
-@cache
-def _attached(name: str) -> tuple[SharedMemory, Table]:
-    """A shared table, mapped once in the life of a process."""
-    segment = SharedMemory(name)
-    return segment, Table(segment.buf)
 
 
 def _padded(num_bytes: int) -> int:

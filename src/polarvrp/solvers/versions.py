@@ -1,6 +1,6 @@
 """Which releases of the solvers the models were written for."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from polarvrp.errors import ConfigError
 
@@ -14,7 +14,7 @@ def pyvrp_version() -> str:
     """Installed version of PyVRP.
 
     Raises:
-        ConfigError: If it belongs to another series.
+        ConfigError: If it is missing or belongs to another series.
     """
     return _require("pyvrp", PYVRP_SERIES)
 
@@ -23,13 +23,17 @@ def ortools_version() -> str:
     """Installed version of OR-Tools.
 
     Raises:
-        ConfigError: If it belongs to another series.
+        ConfigError: If it is missing or belongs to another series.
     """
     return _require("ortools", ORTOOLS_SERIES)
 
 
 def _require(package: str, series: str) -> str:
-    found = version(package)
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        found = ""
     if not found.startswith(series):
-        raise ConfigError(f"{package} {found} is installed, {series}x is needed: pip install '{package}=={series}*'")
+        state = f"{package} {found} is installed" if found else f"{package} is missing"
+        raise ConfigError(f"{state}, {series}x is needed: pip install '{package}=={series}*'")
     return found

@@ -1,4 +1,4 @@
-"""Locks between processes: one trainer per run, one per GPU. The system drops them when a process dies."""
+"""Locks between processes: one trainer per run, one process per GPU. The system drops them when a process dies."""
 
 import fcntl
 import logging
@@ -17,7 +17,7 @@ from polarvrp.errors import ConfigError, DataError
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a trainer that waits for a GPU looks whether one is free."""
+"""How often a process that waits for a GPU looks whether one is free."""
 
 
 @contextmanager
@@ -44,7 +44,9 @@ def file_lock(path: Path, meaning: str, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def leased_device() -> Iterator[torch.device]:
-    """A GPU that no other trainer uses, the first to be free; the CPU where there is no GPU.
+    """A GPU that no other process leases, the first to be free; the CPU where there is no GPU.
+
+    It is the current device of this thread meanwhile: kernels are launched there, wherever their arguments lie.
 
     A card is locked by its own identity, whatever number it has in ``CUDA_VISIBLE_DEVICES``. A process of ``torchrun``
     takes the card of its ``LOCAL_RANK`` and no other.
@@ -60,7 +62,8 @@ def leased_device() -> Iterator[torch.device]:
         for index in _candidates(torch.cuda.device_count()):
             with _lock_of(index).open() as handle:
                 if _try_lock(handle):
-                    yield torch.device("cuda", index)
+                    with torch.cuda.device(index):
+                        yield torch.device("cuda", index)
                     return
         if not waiting:
             waiting = True
@@ -80,9 +83,9 @@ def _candidates(count: int) -> Sequence[int]:
 
 def _log_waiting(indices: Sequence[int]) -> None:
     if "LOCAL_RANK" in os.environ:
-        logger.info("waiting for GPU %d: another training holds it", indices[0])
+        logger.info("waiting for GPU %d: another process holds it", indices[0])
     else:
-        logger.info("waiting for a GPU: other trainings hold all %d", len(indices))
+        logger.info("waiting for a GPU: other processes hold all %d", len(indices))
 
 
 def _lock_of(index: int) -> Path:

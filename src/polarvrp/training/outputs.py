@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from polarvrp.files import write_text
-from polarvrp.machine import device_name, versions
+from polarvrp.machine import card_identity, device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.saving import save_policy
 from polarvrp.study.runs import parse_run
@@ -34,7 +34,7 @@ def write_outputs(
     folder = output.parent
     folder.mkdir(parents=True, exist_ok=True)
     model_config, config = parse_train_spec(spec)
-    named = parse_run(run)
+    named, device = parse_run(run), next(policy.parameters()).device
     metadata = {
         "run": run,
         "backbone": named.backbone,
@@ -43,7 +43,8 @@ def write_outputs(
         "num_customers": named.num_customers,
         "seed": named.seed,
         "parameters": sum(parameter.numel() for parameter in policy.parameters()),
-        "device": device_name(next(policy.parameters()).device),
+        "device": device_name(device),
+        "card": card_identity(device),
         "engine": engine,
         "epochs": len(position.history),
         "total_seconds": position.elapsed_s,
@@ -55,7 +56,8 @@ def write_outputs(
     resolved = {"run": run, "model": model_config.model_dump(), "training": config.model_dump(mode="json")}
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
     provenance = {
-        key: metadata[key] for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device", "engine")
+        key: metadata[key]
+        for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device", "card", "engine")
     }
     write_history(folder / "history.parquet", position.history, provenance)
     write_text(folder / "metadata.json", json.dumps(metadata, indent=2) + "\n")
