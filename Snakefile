@@ -30,7 +30,7 @@ rule all:
         references(),
         tables(),
         figures(),
-        "results/report.html",
+        layout.report,
 
 
 include: "workflow/rules/datasets.smk"

@@ -1,22 +1,24 @@
 # Names of files and the functions that list them; no rules. What depends on what is decided in polarvrp.study.
-from functools import partial
 from pathlib import Path
 
+from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables as table_names
+from polarvrp.catalog.methods import SOLVERS
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import experiments
 from polarvrp.study import specs as jobs
-from polarvrp.study.runs import RUN_PATTERN, STEM_PATTERN, TAIL_PATTERN, parse_run
-from polarvrp.problem.variants import VARIANTS
-from polarvrp.config.study import EXPERIMENTS, GRIDS, SWEEPS
+from polarvrp.study.layout import Layout
+from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
 
-DATASET = "results/datasets/{split}/{variant}-n{n}.npz"
-REFERENCE = "results/references/{split}/{solver}/{variant}-n{n}.parquet"
-CHUNK = "results/references/{split}/{solver}/chunks/{variant}-n{n}-{start}.parquet"
-WEIGHTS = "results/models/{run}/weights.safetensors"
-HISTORY = "results/models/{run}/history.parquet"
-METADATA = "results/models/{run}/metadata.json"
+layout = Layout()
 SIZED_RUN = "{stem}-n{n}{tail}"  # a run's name with its size apart: the test sets of an evaluation follow from it
-EVALUATION = "results/evaluations/test/{run}/{variant}-n{n}.parquet"
-SET_X = "results/set_x/{run}.parquet"
+DATASET = str(layout.dataset("{split}", "{variant}", "{n}"))
+REFERENCE = str(layout.reference("{split}", "{solver}", "{variant}", "{n}"))
+CHUNK = str(layout.reference_chunk("{split}", "{solver}", "{variant}", "{n}", "{start}"))
+WEIGHTS = str(layout.weights("{run}"))
+HISTORY = str(layout.history("{run}"))
+METADATA = str(layout.metadata("{run}"))
+EVALUATION = str(layout.evaluation("{run}", "{variant}", "{n}"))
+SET_X = str(layout.set_x("{run}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
@@ -29,12 +31,12 @@ workflow.global_resources.setdefault("gpu", 1)  # the default profile says so to
 wildcard_constraints:
     split="test|validation",
     variant="|".join(VARIANTS),
-    solver="pyvrp|ortools",
+    solver="|".join(SOLVERS),
     n=r"[1-9]\d*",
     start=r"\d+",
-    run=RUN_PATTERN,
-    stem=STEM_PATTERN,
-    tail=TAIL_PATTERN,
+    run=run_pattern(),
+    stem=stem_pattern(),
+    tail=tail_pattern(),
 
 
 # Sets and references
@@ -89,44 +91,35 @@ def listed_runs(table):
     return experiments.table_runs(study, table, extra_ablations())
 
 
-def transfer_runs():
-    return experiments.experiment_runs(study, "zero_shot")
-
-
 # Tables and figures
 
 
 def tables(names=study.experiments):
-    return expand("results/tables/{table}.parquet", table=names)
-
-
-def gap_inputs(table, variants=study.training_variants):
-    runs = listed_runs(table)
-    sizes = sorted({run.num_customers for run in runs})
-    return evaluations(runs, variants) + references(sizes, variants)
-
-
-def grid_inputs(table):
-    return gap_inputs(table) + histories(listed_runs(table))
-
-
-TABLE_INPUTS = {
-    "in_distribution": gap_inputs,
-    "zero_shot": partial(gap_inputs, variants=study.zero_shot_variants),
-    "set_x": lambda table: set_x_costs(listed_runs(table)),
-    **dict.fromkeys((*GRIDS, *SWEEPS), grid_inputs),
-    "training_cost": lambda table: histories(listed_runs(table)),
-    "paper_comparison": lambda table: tables([name for name in study.experiments if name != table]),
-}
-FIGURE_INPUTS = {
-    **{figure: tables([figure]) for figure in ("in_distribution", "zero_shot", *GRIDS)},
-    "training_curves": histories(experiments.main_runs(study)),
-}
+    return [layout.table(name) for name in names]
 
 
 def figures():
-    names = [name for name in FIGURE_INPUTS if name in study.experiments or name == "training_curves"]
-    return expand("results/figures/{figure}.png", figure=names)
+    drawn = [name for name in EXPERIMENTS if EXPERIMENTS[name].figure]
+    return [layout.figure(name) for name in drawn if name in study.experiments or name not in table_names()]
+
+
+def solved(name, variants):
+    sizes = sorted({run.num_customers for run in listed_runs(name)})
+    return evaluations(listed_runs(name), variants) + references(sizes, variants)
+
+
+# What an experiment may need, and the files that this means.
+NEEDS = {
+    "training_variants": lambda name: solved(name, study.training_variants),
+    "unseen_variants": lambda name: solved(name, study.zero_shot_variants),
+    "set_x": lambda name: set_x_costs(listed_runs(name)),
+    "histories": lambda name: histories(listed_runs(name)),
+    "tables": lambda name: tables([other for other in study.experiments if other != name]),
+}
+
+
+def needs(name):
+    return [path for need in EXPERIMENTS[name].needs for path in NEEDS[need](name)]
 
 
 # Specifications, one canonical text each

@@ -2,7 +2,7 @@ rule generate_dataset:
     output:
         DATASET,
     log:
-        "results/logs/generate_dataset/{split}-{variant}-n{n}.log",
+        layout.log("generate_dataset", "{split}-{variant}-n{n}"),
     conda:
         "../envs/main.yaml"
     threads: 1

@@ -6,7 +6,7 @@ rule evaluate_policy:
     output:
         expand(EVALUATION, run=SIZED_RUN, variant=study.training_variants, allow_missing=True),
     log:
-        f"results/logs/evaluate_policy/{SIZED_RUN}.log",
+        layout.log("evaluate_policy", SIZED_RUN),
     conda:
         "../envs/main.yaml"
     threads: EVALUATION_THREADS
@@ -28,7 +28,7 @@ use rule evaluate_policy as evaluate_zero_shot with:
     output:
         expand(EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
     log:
-        f"results/logs/evaluate_zero_shot/{SIZED_RUN}.log",
+        layout.log("evaluate_zero_shot", SIZED_RUN),
 
 
 rule evaluate_set_x:
@@ -37,7 +37,7 @@ rule evaluate_set_x:
     output:
         SET_X.format(run=SIZED_RUN),
     log:
-        f"results/logs/evaluate_set_x/{SIZED_RUN}.log",
+        layout.log("evaluate_set_x", SIZED_RUN),
     conda:
         "../envs/main.yaml"
     threads: EVALUATION_THREADS

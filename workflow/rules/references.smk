@@ -7,7 +7,7 @@ if len(jobs.chunk_starts(study, "test")) == 1:
         output:
             REFERENCE,
         log:
-            "results/logs/solve_references/{split}-{solver}-{variant}-n{n}.log",
+            layout.log("solve_references", "{split}-{solver}-{variant}-n{n}"),
         conda:
             "../envs/main.yaml"
         threads: 1
@@ -27,7 +27,7 @@ else:
         output:
             CHUNK,
         log:
-            "results/logs/solve_reference_chunk/{split}-{solver}-{variant}-n{n}-{start}.log",
+            layout.log("solve_reference_chunk", "{split}-{solver}-{variant}-n{n}-{start}"),
         conda:
             "../envs/main.yaml"
         threads: 1
@@ -47,7 +47,7 @@ else:
         output:
             REFERENCE,
         log:
-            "results/logs/merge_references/{split}-{solver}-{variant}-n{n}.log",
+            layout.log("merge_references", "{split}-{solver}-{variant}-n{n}"),
         conda:
             "../envs/main.yaml"
         threads: 1

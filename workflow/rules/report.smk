@@ -1,11 +1,11 @@
 rule write_report:
     input:
-        tables=[path.replace(".parquet", ".md") for path in tables()],
+        tables=[layout.table(name, "md") for name in study.experiments],
         figures=figures(),
     output:
-        "results/report.html",
+        layout.report,
     log:
-        "results/logs/write_report.log",
+        layout.log("write_report", "all"),
     conda:
         "../envs/main.yaml"
     threads: 1

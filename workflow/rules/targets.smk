@@ -37,7 +37,7 @@ rule set_x:
 
 rule ablations:
     input:
-        tables([*GRIDS, *SWEEPS]),
+        tables(ablations()),
 
 
 rule tables:
@@ -52,4 +52,4 @@ rule figures:
 
 rule report:
     input:
-        "results/report.html",
+        layout.report,

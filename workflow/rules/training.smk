@@ -3,11 +3,11 @@ rule train_policy:
         validation=run_validation_sets,
     output:
         policy=WEIGHTS,
-        config="results/models/{run}/config.yaml",
+        config=layout.model_config("{run}"),
         history=HISTORY,
         metadata=METADATA,
     log:
-        "results/logs/train_policy/{run}.log",
+        layout.log("train_policy", "{run}"),
     retries: 2
     conda:
         "../envs/main.yaml"
@@ -16,7 +16,7 @@ rule train_policy:
         gpu=study.gpus_per_job,
     params:
         spec=train_spec,
-        state="results/checkpoints/{run}",
+        state=layout.checkpoints("{run}"),
     shell:
         "python -m polarvrp train {wildcards.run} --spec {params.spec:q} --state {params.state} --workers {threads}"
         " --validation {input.validation} --output {output.policy} > {log} 2>&1"

@@ -71,8 +71,8 @@ class Experiment:
         render: Dotted path of a function ``(DataFrame, Experiment) -> list of printed tables``.
         keys: Key columns and their types; rows come sorted by them, in the paper's order.
         values: Value columns and their types; values may be missing.
-        needs: What it is computed from: ``evaluations`` on the training variants, ``zero_shot`` evaluations,
-            ``references`` of the same sets, ``set_x`` costs, ``histories`` of trainings, other ``tables``.
+        needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
+            and as references; ``set_x`` costs; ``histories`` of its runs; other ``tables``.
         target: Target of the workflow that makes what is missing.
         group: ``main`` tables, ``ablation`` grids and sweeps, or ``summary``.
         grid: Set for a grid.
@@ -122,7 +122,7 @@ def _sweep(name: str, title: str, caption: str, sweep: Sweep) -> Experiment:
             **dict.fromkeys(("mean_gap_percent", *seconds), REAL),
             **dict.fromkeys(("variants", "num_customers", "seeds"), INTEGER),
         },
-        needs=("evaluations", "references", "histories"),
+        needs=("training_variants", "histories"),
         target="ablations",
         group="ablation",
         sweep=sweep,
@@ -142,7 +142,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             render="polarvrp.tables.gap_tables:render_in_distribution",
             keys=_GAP_KEYS,
             values=_GAP_VALUES,
-            needs=("evaluations", "references"),
+            needs=("training_variants",),
             target="evaluate",
             figure=Figure(
                 title="Gap to the reference on the training variants",
@@ -161,7 +161,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             render="polarvrp.tables.gap_tables:render_zero_shot",
             keys=_GAP_KEYS,
             values=_GAP_VALUES,
-            needs=("zero_shot", "references"),
+            needs=("unseen_variants",),
             target="zero_shot",
             figure=Figure(
                 title="Zero-shot gap to the reference on unseen variants",
@@ -196,7 +196,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             render="polarvrp.tables.grids:render_grid",
             keys={"backbone": TEXT, "paradigm": TEXT, "variant": TEXT},
             values={"gap_percent": REAL, "num_customers": INTEGER, "seeds": INTEGER},
-            needs=("evaluations", "references", "histories"),
+            needs=("training_variants", "histories"),
             target="ablations",
             group="ablation",
             grid=Grid(axis="paradigm"),
@@ -216,7 +216,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             render="polarvrp.tables.grids:render_encoders",
             keys={"backbone": TEXT, "encoder": TEXT, "variant": TEXT},
             values={"gap_percent": REAL, "parameters": INTEGER, "num_customers": INTEGER, "seeds": INTEGER},
-            needs=("evaluations", "references", "histories"),
+            needs=("training_variants", "histories"),
             target="ablations",
             group="ablation",
             grid=Grid(axis="encoder", paradigm="polar"),
