@@ -25,11 +25,12 @@ for name, experiment in EXPERIMENTS.items():
             params:
                 spec=lambda wildcards, name=name: table_spec(name),
                 name=name,
+                results=str(layout.root),
                 scale=study.scale,
                 runs=lambda wildcards, name=name: names_of(listed_runs(name)),
                 caption=experiment.caption,
             shell:
-                "python -m polarvrp tables {params.name} --results results --scale {params.scale}"
+                "python -m polarvrp tables {params.name} --results {params.results} --scale {params.scale}"
                 " --runs {params.runs} > {log} 2>&1"
 
     if experiment.figure:
@@ -54,9 +55,10 @@ for name, experiment in EXPERIMENTS.items():
             threads: 1
             params:
                 name=name,
+                results=str(layout.root),
                 scale=study.scale,
                 runs=names_of(experiments.main_runs(study)),
                 caption=experiment.figure.caption,
             shell:
-                "python -m polarvrp figures {params.name} --results results --scale {params.scale}"
+                "python -m polarvrp figures {params.name} --results {params.results} --scale {params.scale}"
                 " --runs {params.runs} > {log} 2>&1"

@@ -16,7 +16,7 @@ rule train_policy:
         gpu=study.gpus_per_job,
     params:
         spec=train_spec,
-        state=layout.checkpoints("{run}"),
+        results=str(layout.root),
     shell:
-        "python -m polarvrp train {wildcards.run} --spec {params.spec:q} --state {params.state} --workers {threads}"
-        " --validation {input.validation} --output {output.policy} > {log} 2>&1"
+        "python -m polarvrp train {wildcards.run} --spec {params.spec:q} --workers {threads}"
+        " --validation {input.validation} --results {params.results} > {log} 2>&1"

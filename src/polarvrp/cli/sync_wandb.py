@@ -13,14 +13,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     from polarvrp.errors import ConfigError, DataError
+    from polarvrp.study.layout import Layout
     from polarvrp.study.runs import parse_run
     from polarvrp.training.tracking import has_key, read_training, replay
 
-    models = options.results / "models"
-    runs = options.runs or sorted(path.parent.name for path in models.glob("*/history.parquet"))
+    layout = Layout(options.results)
+    every = layout.history("*").relative_to(layout.root)
+    runs = options.runs or sorted(path.parent.name for path in layout.root.glob(str(every)))
     if not runs:
-        raise DataError(f"{models} holds no trained run; make one with: snakemake --cores all train")
-    trainings = [(parse_run(run).name, *read_training(models / run)) for run in runs]
+        raise DataError(f"{layout.root} holds no trained run; make one with: snakemake --cores all train")
+    trainings = [(parse_run(run).name, *read_training(layout.model(run))) for run in runs]
     if not has_key():
         raise ConfigError("W&B accepts no key of this machine; run `wandb login` or set WANDB_API_KEY")
     for run, spec, rows in trainings:

@@ -14,19 +14,22 @@ from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from polarvrp.config.study import StudyConfig
+    from polarvrp.study.layout import Layout
     from polarvrp.study.runs import RunSpec
 
 EXIT_RESUMABLE = 75
-RESULTS = Path("results")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("run", metavar="RUN", help="name of the run, e.g. polarnet-ple-polar-n50-s0")
     add_specification_arguments(parser)
-    parser.add_argument("--state", type=Path, help="resumable state (default: results/checkpoints/RUN)")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="folder of results (default: results)")
+    parser.add_argument(
+        "--state", type=Path, help="resumable state (default: checkpoints/RUN in that folder)"
+    )
     parser.add_argument("--validation", type=Path, nargs="+", help="validation sets (default: made where missing)")
-    parser.add_argument("--output", type=Path, help="weights (default: results/models/RUN/weights.safetensors)")
+    parser.add_argument("--output", type=Path, help="weights (default: models/RUN/weights.safetensors there)")
     parser.add_argument("--workers", type=int, help="processes of local search (default: OMP_NUM_THREADS or all cores)")
     add_engine_argument(parser)
     parser.add_argument("--max-seconds", type=float, help="stop after that long, keep the state, exit with 75")
@@ -34,16 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
+    from polarvrp.study.layout import RESULTS, Layout
     from polarvrp.study.runs import parse_run
 
     run = parse_run(options.run)
+    layout = Layout(options.results or RESULTS)
     _require_time(options.max_seconds)
     spec, study = read_specification(options, run)
     validation = options.validation
     if not validation:
         if study is None:
             raise ConfigError("--spec needs --validation FILE.npz ...")
-        validation = [_validation_set(study, name, run) for name in study.training_variants]
+        validation = [_validation_set(layout, study, name, run) for name in study.training_variants]
     missing = [path for path in validation if not path.is_file()]
     if missing:
         raise DataError(f"validation set {missing[0]} does not exist; make it with `polarvrp generate`")
@@ -53,14 +58,13 @@ def execute(options: argparse.Namespace) -> int:
 
     from polarvrp.training.trainer import TrainJob, train
 
-    output = options.output or RESULTS / "models" / run.name / "weights.safetensors"
     job = TrainJob(
         run=run.name,
         spec=spec,
-        state=options.state or RESULTS / "checkpoints" / run.name,
+        state=options.state or layout.checkpoints(run.name),
         validation=validation,
-        output=output,
-        tracking=output.parent.parent.parent if output.parent.parent.name == "models" else output.parent,
+        output=options.output or layout.weights(run.name),
+        tracking=layout.root if options.output is None else options.results or options.output.parent,
         workers=workers,
         max_seconds=options.max_seconds,
         engine=options.engine,
@@ -68,11 +72,11 @@ def execute(options: argparse.Namespace) -> int:
     return 0 if train(job) else EXIT_RESUMABLE
 
 
-def _validation_set(study: StudyConfig, variant: str, run: RunSpec) -> Path:
+def _validation_set(layout: Layout, study: StudyConfig, variant: str, run: RunSpec) -> Path:
     """Validation set of the study, made if it is missing."""
     from polarvrp.problem.sets import require_set
 
-    path = RESULTS / "datasets" / "validation" / f"{variant}-n{run.num_customers}.npz"
+    path = layout.dataset("validation", variant, run.num_customers)
     require_set(path, variant, run.num_customers, study.datasets.validation_instances, study.datasets.validation_seed)
     return path
 

@@ -13,9 +13,8 @@ from polarvrp.model.policy import Policy
 from polarvrp.model.precision import has_bfloat16
 from polarvrp.model.saving import load_policy
 from polarvrp.problem.variants import VARIANTS
+from polarvrp.study.layout import Layout
 from polarvrp.study.specs import parse_train_spec
-
-MODELS = Path("results/models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +100,13 @@ def _find_device(name: str) -> torch.device:
 
 def _find(model: str) -> Path:
     given = Path(model)
-    for path in (given, given / WEIGHTS, MODELS / model / WEIGHTS):
+    for path in (given, given / WEIGHTS, Layout().weights(model)):
         if path.is_file():
             return path
     if model.startswith(PREFIX):
         return shipped_folder(model) / WEIGHTS
     if given.is_dir():
         raise DataError(f"{given} is a folder without {WEIGHTS}; name a model's folder, its file or its run")
-    raise DataError(f"no model {model!r}: neither a file nor a run under {MODELS}; train it with `polarvrp train`")
+    raise DataError(
+        f"no model {model!r}: neither a file nor a run under {Layout().model('')}; train it with `polarvrp train`"
+    )

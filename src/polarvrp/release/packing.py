@@ -17,6 +17,7 @@ from polarvrp.model.saving import load_policy
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
 from polarvrp.solutions.checking import Verdict, check_set, check_set_x
+from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.specs import parse_train_spec
 
@@ -44,7 +45,7 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
             or a tour is wrong.
         CheckpointMismatchError: If the files are not all of one training.
     """
-    model = results / "models" / run.name
+    model = Layout(results).model(run.name)
     fingerprint = _require_finished(run, model)
     evaluations = _evaluations(run, results)
     for source, instances in progress(evaluations.items(), len(evaluations), f"checking {run.name}", "file"):
@@ -91,18 +92,18 @@ def _require_finished(run: RunSpec, model: Path) -> str:
 
 def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
     """Files of solutions to ship, each with its test set, None for Set-X."""
+    layout = Layout(results)
     found: dict[Path, Path | None] = {}
     missing = []
     for variant in VARIANTS:
-        stem = f"{variant}-n{run.num_customers}"
-        source = results / "evaluations" / "test" / run.name / f"{stem}.parquet"
+        source = layout.evaluation(run.name, variant, run.num_customers)
         if source.is_file():
-            found[source] = results / "datasets" / "test" / f"{stem}.npz"
+            found[source] = layout.dataset("test", variant, run.num_customers)
         elif variant in TRAINING_VARIANTS:
             raise DataError(f"{source} does not exist; evaluate {run.name} on all 16 training variants first")
         else:
             missing.append(variant)
-    set_x = results / "set_x" / f"{run.name}.parquet"
+    set_x = layout.set_x(run.name)
     if set_x.is_file():
         found[set_x] = None
     else:
