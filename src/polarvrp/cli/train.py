@@ -25,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="name of the run, e.g. polarnet-ple-polar-n50-s0")
     add_specification_arguments(parser)
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="folder of results (default: results)")
-    parser.add_argument(
-        "--state", type=Path, help="resumable state (default: checkpoints/RUN in that folder)"
-    )
+    parser.add_argument("--state", type=Path, help="resumable state (default: checkpoints/RUN in that folder)")
     parser.add_argument("--validation", type=Path, nargs="+", help="validation sets (default: made where missing)")
     parser.add_argument("--output", type=Path, help="weights (default: models/RUN/weights.safetensors there)")
     parser.add_argument("--workers", type=int, help="processes of local search (default: OMP_NUM_THREADS or all cores)")
