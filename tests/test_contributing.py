@@ -1,0 +1,70 @@
+"""The worked examples of CONTRIBUTING.md run as they stand.
+
+Blocks of an example whose first line is ``# name`` become files of that name; the other Python blocks are executed, in
+order, in one fresh interpreter.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+EXAMPLES = TEXT.partition("\n# Worked examples\n")[2]
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", EXAMPLES, re.M | re.S))
+NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
+
+
+def blocks(section: str) -> list[tuple[str, str]]:
+    """Language and text of each block."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", SECTIONS[section], re.M | re.S)
+
+
+def test_there_is_an_example_of_each_thing() -> None:
+    assert list(SECTIONS) == ["A backbone", "A paradigm", "An encoder"]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_worked_example(section: str, tmp_path: Path) -> None:
+    script = ""
+    for language, text in blocks(section):
+        if named := NAMED.match(text):
+            (tmp_path / named[1]).write_text(text, encoding="utf-8")
+        else:
+            assert language == "python", f"a block of {language} is not tested: {text}"
+            script += text
+    assert script, "an example shows what it adds at work"
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"}
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_code_of_an_example_is_laid_out_as_the_rest(section: str, tmp_path: Path) -> None:
+    for number, (language, text) in enumerate(blocks(section)):
+        if language == "python":
+            (tmp_path / f"block{number}.py").write_text(text, encoding="utf-8")
+    for words in (["format", "--check"], ["check", "--ignore", "I001,F401"]):
+        command = [sys.executable, "-m", "ruff", *words, "--config", str(ROOT / "pyproject.toml"), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:src|tests|docs|config|\.ci)/[\w./]+\w)`", TEXT))))
+def test_files_that_the_page_names_exist(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["ruff check", "ruff format --check", "mypy", "snakefmt --check Snakefile workflow"]
+)
+def test_the_list_of_checks_is_that_of_the_makefile(command: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"| `{command}` |" in TEXT
+    assert re.search(rf"&& {re.escape(command)}$", makefile, re.M)
