@@ -26,6 +26,9 @@ def test_file_is_current() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(ROOT)) for file in FILES])
 def test_editors_accept_every_file(file: Path) -> None:
+    first_line = file.read_text().splitlines()[0]
+    named = first_line.removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / named).resolve() == SCHEMA
     assert refusals(yaml.safe_load(file.read_text())) == []
 
 
