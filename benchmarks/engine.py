@@ -234,6 +234,7 @@ def training(
     step.begin_epoch()
     for number in range(WARM_UP_STEPS):
         step.run(0, 2, number, batch)
+    step.run(0, 2, WARM_UP_STEPS, EPOCH_INSTANCES % batch or batch)  # the odd batch that ends an epoch
     seconds, phases = [], dict.fromkeys(PHASES, 0.0)
     for number in range(options.steps):
         start_s = time.perf_counter()

@@ -105,13 +105,12 @@ def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, 
     found = decoder_gradient(engine, policy, embeddings, instances, tours.decisions, weights)
     rounded_gradient = decoder_gradient(plain, policy, embeddings, instances, replayed.decisions, weights)
     bars = (0.01, 0.1, 0.01) if device == "cuda" else (1e-5, 1e-4, 1e-5)
-    # What level parallel loses in the same precision is nobody's mistake.
+    # What level parallel loses in the same precision is its forward pass's rounding, which no level can spare.
     unavoidable = errors((rounded - wanted)[legal], rounded_gradient, expected)
     for likelihood in (tours.log_likelihood, scored):
-        for error, bar, allowed in zip(
-            errors((likelihood - wanted)[legal], found, expected), bars, unavoidable, strict=True
-        ):
-            assert error < max(bar, 1.2 * allowed)
+        found_errors = errors((likelihood - wanted)[legal], found, expected)
+        for error, bar, allowed, margin in zip(found_errors, bars, unavoidable, (1.1, 1.2, 1.1), strict=True):
+            assert error < max(bar, margin * allowed)
 
 
 def errors(difference: Tensor, gradient: Tensor, expected: Tensor) -> tuple[float, float, float]:

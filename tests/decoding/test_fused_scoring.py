@@ -210,8 +210,8 @@ def test_bfloat16_stays_close_to_float32(head: str) -> None:
     assert (likelihood - wanted).abs().mean() < 0.01
     assert (likelihood - wanted).abs().max() < 0.1
     difference = torch.cat([(found[name] - exact[name]).flatten() for name in exact]).norm()
-    # A GPU rounds to nearest, the interpreter cuts digits off, which has twice the error.
-    assert difference < 0.02 * torch.cat([gradient.flatten() for gradient in exact.values()]).norm()
+    # A GPU rounds to nearest, the interpreter cuts digits off: 0.013 for the plain head, 0.016 for the gated one.
+    assert difference < 0.017 * torch.cat([gradient.flatten() for gradient in exact.values()]).norm()
 
 
 @pytest.mark.parametrize(("num_customers", "head"), [(50, "gated"), (100, "reld")])

@@ -7,6 +7,7 @@ from torch import Tensor
 from helpers.stepwise_oracle import ReferenceEngine
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import scoring
+from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start, pad_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
@@ -103,6 +104,21 @@ def test_replaying_an_illegal_tour_says_so() -> None:
     environment = Environment(instances)
     one_route = pad_actions([[list(range(1, 21))]], torch.device("cpu"))
     assert not ParallelEngine().replay(environment, one_route).legal.any()
+
+
+@pytest.mark.parametrize("level", ["parallel", "fused"])
+def test_backward_passes_run_without_autocast(level: str) -> None:
+    """Under it the float32 regions of the decoder would get bfloat16 gradients."""
+    policy = build_policy(SMALL.replace(heads=2), 3)
+    instances = to_tensors(to_arrays(instances_of("CVRP", 4, 1)))
+    environment = Environment(instances)
+    engine, states = make_engine(policy, 5, level), []
+    policy.decoder.head.register_full_backward_hook(lambda *_: states.append(torch.is_autocast_enabled("cpu")))
+    with torch.autocast("cpu", torch.bfloat16):
+        leaf = policy.encode(instances).embeddings.detach().requires_grad_()
+        tours = engine.rollout(policy, leaf.detach().float(), environment, multi_start(environment)[:2], record=True)
+        engine.score_gradient(policy, leaf, instances, tours.decisions, torch.ones(1, 2))
+    assert states == [False]
 
 
 def test_samples_follow_the_probabilities() -> None:

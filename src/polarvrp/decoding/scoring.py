@@ -15,6 +15,7 @@ from torch import Tensor
 from polarvrp.decoding.masks import from_words
 from polarvrp.decoding.steps import ScoredSteps
 from polarvrp.model.policy import DecoderCache, Policy
+from polarvrp.model.precision import no_autocast
 from polarvrp.problem.instances import Instances
 
 QUERIES_PER_CHUNK = {"cpu": 1 << 14, "cuda": 1 << 17}
@@ -57,7 +58,9 @@ def score_gradient(
         totals, auxiliary = _chunk_totals(policy, cache, steps, part)
         # The authors of mixtures add the auxiliary loss of every decoding step: a mean over chunks, times the steps.
         share = steps.num_actions * (part.stop - part.start) / steps.row.shape[1]
-        ((coefficients * totals).sum() + share * auxiliary).backward()
+        loss = (coefficients * totals).sum() + share * auxiliary
+        with no_autocast(embeddings.device):
+            torch.autograd.backward(loss)
 
 
 def _chunks(steps: ScoredSteps) -> Iterator[slice]:

@@ -26,18 +26,32 @@ def bfloat16_products(device: torch.device, enabled: bool) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
-def allow_compilations() -> None:
-    """Let one function be compiled for all the networks, sizes and precisions that a process meets.
+def no_autocast(device: torch.device) -> torch.autocast:
+    """Context of a backward pass: each gradient has the precision of what it is the gradient of.
 
-    torch stops after eight and goes on without compiling, for good and with no more than a line in the log.
+    Under autocast the products of float32 regions would get bfloat16 gradients.
+    """
+    return torch.autocast(device.type, enabled=False)
+
+
+def prepare_compilation() -> None:
+    """Set the compiler's options of this process.
+
+    One function may be compiled for all the networks, sizes and precisions that a process meets: torch stops after
+    eight and goes on without compiling, for good and with no more than a line in the log. Backward passes are compiled
+    without autocast, as they run (:func:`no_autocast`); by default torch compiles them with that of the forward pass.
     """
     from torch._dynamo import config  # takes a second, and a CPU compiles nothing
+    from torch._functorch import config as gradient_config
 
     config.recompile_limit = max(config.recompile_limit, MOST_COMPILATIONS)
+    gradient_config.backward_pass_autocast = "off"
 
 
 def compile_parts(policy: Policy) -> None:
-    """Compile each layer of the encoder: for the first shape that comes, and once more for all others.
+    """Compile each layer of the encoder, anew for each shape that comes.
+
+    Code for changing shapes would be slower, and one odd batch at the end of an epoch would make it the code of all.
 
     Layers are alike, so the first one's code serves them all, at a sixth of the time that a whole stack would take.
     Names of parameters stay as they are.
@@ -45,9 +59,9 @@ def compile_parts(policy: Policy) -> None:
     Args:
         policy: On a GPU.
     """
-    allow_compilations()
+    prepare_compilation()
     modules = list(policy.stack.modules())
     kind = PLELayer if any(isinstance(module, PLELayer) for module in modules) else Block
     for module in modules:
         if isinstance(module, kind):
-            module.compile()
+            module.compile(dynamic=False)

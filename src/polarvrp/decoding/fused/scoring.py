@@ -29,7 +29,7 @@ from polarvrp.decoding.fused.packing import TILE, PackedDecisions
 from polarvrp.model.decoder import PointerDecoder
 from polarvrp.model.heads import Ramp
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import allow_compilations
+from polarvrp.model.precision import no_autocast, prepare_compilation
 from polarvrp.problem.instances import Instances
 
 
@@ -73,18 +73,20 @@ def fused_score_gradient(
     for chunk in chunks:
         with torch.enable_grad():
             node, log_probs = _log_probs(policy.decoder, shared, sums, chunk, policy.ramp)
-        torch.autograd.backward(log_probs, weights[chunk.owner, chunk.row])
+        with no_autocast(embeddings.device):
+            torch.autograd.backward(log_probs, weights[chunk.owner, chunk.row])
         assert node.grad is not None
         add_node_gradients(node.grad, shared, sums, chunk)
-    torch.autograd.backward(
-        (cached.keys, cached.values, cached.logit_keys, embeddings),
-        (
-            _heads_apart(sums.keys, cached.keys),
-            _heads_apart(sums.values, cached.values),
-            sums.logit_keys.sum(0).to(cached.logit_keys.dtype),
-            sums.embeddings.sum(0).to(embeddings.dtype),
-        ),
-    )
+    with no_autocast(embeddings.device):
+        torch.autograd.backward(
+            (cached.keys, cached.values, cached.logit_keys, embeddings),
+            (
+                _heads_apart(sums.keys, cached.keys),
+                _heads_apart(sums.values, cached.values),
+                sums.logit_keys.sum(0).to(cached.logit_keys.dtype),
+                sums.embeddings.sum(0).to(embeddings.dtype),
+            ),
+        )
 
 
 def _log_probs(
@@ -118,7 +120,7 @@ def _answer(head: nn.Module, *arguments: Any) -> Tensor:
 @cache
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled on first use, for the given shapes alone: known sizes can be padded to what matrix products like."""
-    allow_compilations()
+    prepare_compilation()
     return torch.compile(function, dynamic=False)
 
 

@@ -1,0 +1,46 @@
+"""Backward passes run without autocast, compiled or not; compiled layers get code for each shape."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from helpers.model_samples import policy_of
+from polarvrp.model.precision import bfloat16_products, compile_parts, no_autocast, prepare_compilation
+
+CPU = torch.device("cpu")
+
+
+def in_float32(rows: Tensor, keys: Tensor) -> Tensor:
+    """A product in a float32 region of an autocast forward pass, as the pointer's."""
+    with torch.autocast("cpu", enabled=False):
+        return (rows.float() @ keys.float().T).tanh()
+
+
+def gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    rows, keys = (torch.randn(16, 64, generator=generator, requires_grad=True) for _ in range(2))
+    with bfloat16_products(CPU, True):
+        result = function(rows, keys)
+        with no_autocast(CPU):
+            (result * torch.arange(16.0)).sum().backward()
+    assert rows.grad is not None
+    return rows.grad
+
+
+def test_compiled_float32_regions_get_float32_gradients() -> None:
+    """By default torch compiles the backward pass with the forward pass's autocast, a thousand times less exact."""
+    prepare_compilation()
+    torch.compiler.reset()
+    exact = gradient(in_float32)
+    compiled = gradient(torch.compile(in_float32, backend="aot_eager", dynamic=False))
+    assert (compiled - exact).norm() < 1e-6 * exact.norm()
+
+
+def test_layers_get_code_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the odd batch at the end of an epoch would turn the code of all later ones into that of changing shapes."""
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **options: compiled.append(options))
+    compile_parts(policy_of(layers=2))
+    assert compiled == [{"dynamic": False}] * 2
