@@ -27,7 +27,7 @@ from polarvrp.tables import study_tables
 
 ROOT = Path(__file__).parents[2]
 
-LATER_SETTINGS = [("starts", "all", 5), ("refiner", "pyvrp", "gpu")]
+LATER_SETTINGS = [("starts", "all", 5), ("refiner", "pyvrp", "gpu"), ("stages", [], [{"epochs": 1}, {}])]
 """Settings that specifications leave out at their defaults, with the default and another value."""
 
 
@@ -324,6 +324,71 @@ def test_starts_change_every_training(tmp_path: Path, quick: StudyConfig) -> Non
     assert changed(quick, fewer) == jobs_of(quick, lambda _: True)
     _, training = jobs.parse_train_spec(train_spec(fewer, parse_run("polarnet-ple-polar-n10-s0")))
     assert training.starts == 5
+
+
+CURRICULUM = [
+    {"name": "small", "num_customers": 8, "paradigm": "po", "epochs": 3, "batch_size": 32, "starts": 4},
+    {"name": "own size", "epochs": 1, "refinement_start_epoch": 0, "learning_rate": 0.0001, "milestones": [1]},
+]
+
+
+def test_a_curriculum_enters_the_specification_as_it_was_written(tmp_path: Path, quick: StudyConfig) -> None:
+    staged = study(tmp_path, scale="quick", training={"stages": CURRICULUM})
+    # MoSES keeps the stages of its authors
+    assert changed(quick, staged) == jobs_of(quick, lambda run: run.backbone != "moses")
+    spec = train_spec(staged, parse_run("polarnet-ple-polar-n10-s0"))
+    assert json.loads(canonical(spec))["training"]["stages"] == CURRICULUM
+    _, training = jobs.parse_train_spec(json.loads(canonical(spec)))
+    first, last = training.for_stage(0), training.for_stage(1)
+    assert (first.num_customers, first.paradigm, first.epochs, first.batch_size, first.starts) == (8, "po", 3, 32, 4)
+    assert (first.learning_rate, first.milestones) == (training.learning_rate, training.milestones)
+    assert (last.num_customers, last.paradigm, last.epochs, last.batch_size) == (10, "polar", 1, training.batch_size)
+    assert (last.learning_rate, last.milestones, last.refinement_start_epoch) == (0.0001, (1,), 0)
+    assert (training.stage_epochs, training.total_epochs) == ((3, 1), 4)
+    assert first.total_epochs == 3
+
+
+def test_a_stage_that_changes_nothing_is_none(tmp_path: Path, quick: StudyConfig) -> None:
+    assert changed(quick, study(tmp_path, scale="quick", training={"stages": [{}]})) == set()
+    assert changed(quick, study(tmp_path, scale="quick", training={"stages": [{}, {}]})) != set()
+
+
+def test_a_run_reads_what_any_of_its_stages_reads(tmp_path: Path) -> None:
+    staged = study(tmp_path, scale="quick", training={"stages": [{"paradigm": "polar"}, {"paradigm": None}]})
+    plain = {"temperature", "refined_tours", "refinement_start_epoch"}
+    assert plain <= set(train_spec(staged, parse_run("polarnet-ple-rl-n10-s0"))["training"])
+    spec = train_spec(
+        study(tmp_path, scale="quick", training={"stages": [{"paradigm": "rl"}, {}]}),
+        parse_run("polarnet-ple-po-n10-s0"),
+    )
+    assert plain & set(spec["training"]) == {"temperature"}
+
+
+def test_stages_of_a_run_on_all_variants_draw_from_all(tmp_path: Path) -> None:
+    staged = study(tmp_path, scale="quick", training={"stages": [{"variants": ["CVRP"]}, {"epochs": 2}]})
+    every = parse_run("polarnet-ple-polar-n10-all-s0")
+    assert [len(stage["variants"]) for stage in train_spec(staged, every)["training"]["stages"]] == [1, 48]
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([{"epochs": 0}, {}], r"training.stages\[0\].epochs must be above 0, got 0"),
+        ([{"num_customers": 5, "starts": 6}, {}], r"training.stages\[0\].starts must not exceed the 5 customers"),
+        (
+            [{}, {"num_customers": 20}],
+            r"stages\[1\].num_customers must be that of the run's name in the last stage, 10",
+        ),
+        ([{}, {"paradigm": "po"}], r"stages\[1\].paradigm must be that of the run's name in the last stage, polar"),
+        ([{"paradigm": "pollar"}, {}], r"training.stages\[0\].paradigm is 'pollar', .*; did you mean 'polar'"),
+        ([{}, {"adapters": "single"}], r"stages cannot have adapters, which belong to moses alone"),
+        ([{}, {"variants": ["CVRP"]}], r"stages must end with the variants of the run's name"),
+        ([{"epoch": 3}], r"unknown key training.stages\[0\].epoch; did you mean 'epochs'"),
+    ],
+)
+def test_impossible_stages_are_refused(tmp_path: Path, stages: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_spec(study(tmp_path, scale="quick", training={"stages": stages}), parse_run("polarnet-ple-polar-n10-s0"))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,13 @@ from polarvrp.training.trainer import TrainJob, train
 
 SPEC = tiny_spec()
 
+CURRICULUM = tiny_spec(
+    stages=[
+        {"name": "small", "num_customers": 6, "paradigm": "po", "epochs": 2, "batch_size": 6, "starts": 4},
+        {"epochs": 2, "instances_per_epoch": 13, "refinement_start_epoch": 1, "learning_rate": 0.0005},
+    ]
+)
+
 
 @pytest.fixture(scope="module")
 def validation(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -37,18 +44,26 @@ def _untracked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
 
 
-def job(folder: Path, validation: list[Path], **changes: Any) -> TrainJob:
+def job(folder: Path, validation: list[Path], spec: dict[str, Any] = SPEC, **changes: Any) -> TrainJob:
     output = folder / "weights.safetensors"
-    return TrainJob(RUN, SPEC, folder / "state", validation, output, tracking=folder, **changes)
+    return TrainJob(RUN, spec, folder / "state", validation, output, tracking=folder, **changes)
+
+
+def train_whole(folder: Path, validation: list[Path], spec: dict[str, Any]) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        assert train(job(folder, validation, spec))
+    return folder
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory, validation: list[Path]) -> Path:
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        assert train(job(folder, validation))
-    return folder
+    return train_whole(tmp_path_factory.mktemp("uninterrupted"), validation, SPEC)
+
+
+@pytest.fixture(scope="module")
+def curriculum(tmp_path_factory: pytest.TempPathFactory, validation: list[Path]) -> Path:
+    return train_whole(tmp_path_factory.mktemp("curriculum"), validation, CURRICULUM)
 
 
 def timeless_history(folder: Path) -> list[dict[str, Any]]:
@@ -66,9 +81,23 @@ def require_equal(one: Path, other: Path) -> None:
 
 
 @pytest.mark.resume
+@pytest.mark.parametrize(
+    ("spec", "whole", "stops"),
+    # 24 steps, four a process: five times stopped with work left
+    [(SPEC, "uninterrupted", 5), (CURRICULUM, "curriculum", 3)],
+    ids=["one stage", "curriculum"],
+)
 def test_stopping_in_every_epoch_changes_nothing(
-    tmp_path: Path, validation: list[Path], uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    validation: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    spec: dict[str, Any],
+    whole: str,
+    stops: int,
 ) -> None:
+    expected = request.getfixturevalue(whole)
+
     class StopAfterFourSteps(trainer_module.StopRequest):
         steps = 0
 
@@ -79,11 +108,45 @@ def test_stopping_in_every_epoch_changes_nothing(
 
     monkeypatch.setattr(trainer_module, "StopRequest", StopAfterFourSteps)
     runs = 0
-    while not train(job(tmp_path, validation)):
+    while not train(job(tmp_path, validation, spec)):
         runs += 1
         assert runs < 20
-    assert runs == 5  # 24 steps, four a process: five times stopped with work left
-    require_equal(tmp_path, uninterrupted)
+    assert runs == stops
+    require_equal(tmp_path, expected)
+
+
+def test_the_first_stage_of_a_curriculum_is_the_training_of_its_values_alone(
+    tmp_path: Path, validation: list[Path], curriculum: Path
+) -> None:
+    """And the next goes on with its weights: a step of next to no length leaves them where they are."""
+    first = CURRICULUM["training"]["stages"][0]
+    values = {key: value for key, value in first.items() if key != "name"}
+    alone = tiny_spec(**values)
+    output = tmp_path / "weights.safetensors"
+    run = "polarnet-ple-po-n6-s0"
+    assert train(TrainJob(run, alone, tmp_path / "state", validation, output, tracking=tmp_path))
+    weights = load_file(output)
+    handed_over = load_file(curriculum / "state" / fingerprint(CURRICULUM) / "stage-0.safetensors")
+    assert all((weights[name] == handed_over[name]).all() for name in weights)
+
+    still = {
+        "epochs": 1,
+        "instances_per_epoch": 64,
+        "batch_size": 64,
+        "learning_rate": 1e-9,
+        "refinement_start_epoch": 0,
+    }
+    moved = train_whole(tmp_path / "still", validation, tiny_spec(stages=[first, still]))
+    rows = timeless_history(moved)
+    assert [(row["epoch"], row["stage"], row["refined_tours"] > 0) for row in rows] == [
+        (1, 1, False),
+        (2, 1, False),
+        (3, 2, True),
+    ]
+    kept = load_file(moved / "weights.safetensors")
+    assert max(abs(kept[name] - weights[name]).max() for name in weights) < 1e-7
+    assert rows[2]["validation_cost"] == pytest.approx(rows[1]["validation_cost"], rel=1e-5)  # its own size all along
+    assert rows[2]["sampled_cost"] > 1.1 * rows[1]["sampled_cost"]  # eight customers instead of six
 
 
 @pytest.mark.resume

@@ -1,6 +1,6 @@
 """Training paradigms: what a policy learns from its tours."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 
@@ -56,7 +56,7 @@ PARADIGMS: dict[str, Paradigm] = {
 }
 
 
-def unread_settings(paradigm: str) -> Iterator[str]:
-    """Settings that other paradigms read and this one does not."""
-    read = PARADIGMS[paradigm].settings
+def unread_settings(paradigms: Collection[str]) -> Iterator[str]:
+    """Settings that other paradigms read and none of these does."""
+    read = {key for name in paradigms for key in PARADIGMS[name].settings}
     yield from dict.fromkeys(key for other in PARADIGMS.values() for key in other.settings if key not in read)

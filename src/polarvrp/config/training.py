@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
 
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
+from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 
 
@@ -23,6 +24,10 @@ def _require_growing(values: tuple[int, ...]) -> tuple[int, ...]:
     if list(values) != sorted(values):
         raise ValueError(f"must grow, got {list(values)}; sort them")
     return values
+
+
+Milestones = Annotated[Distinct[PositiveInt], AfterValidator(_require_growing)]
+Starts = Annotated[int, Field(ge=2)] | Literal["all"]
 
 
 class TrainingRecipe(Section):
@@ -34,12 +39,12 @@ class TrainingRecipe(Section):
     )
     learning_rate: PositiveFloat = Field(default=0.0003, description="Before the first milestone.")
     weight_decay: NonNegativeFloat = Field(default=0.000001, description="On all parameters.")
-    milestones: Annotated[Distinct[PositiveInt], AfterValidator(_require_growing)] = Field(
+    milestones: Milestones = Field(
         default=(270, 295), description="Epochs after which the learning rate is multiplied by decay, growing."
     )
     decay: PositiveFloat = Field(default=0.1, description="Factor at each milestone.")
     gradient_clip: PositiveFloat = Field(default=1.0, description="Largest global norm of the gradient.")
-    starts: Annotated[int, Field(ge=2)] | Literal["all"] = Field(
+    starts: Starts = Field(
         default="all",
         description="First customers from which tours of an instance are sampled, drawn anew for each batch, or all. "
         "With several depots each customer starts a tour from every depot.",
@@ -67,6 +72,49 @@ class TrainingRecipe(Section):
     )
 
 
+class StageConfig(Section):
+    """One stage of a training; what it leaves out is as in the whole training."""
+
+    name: str = Field(default="all", description="For readers, of logs and stored networks.")
+    variants: Distinct[Annotated[str, Known(VARIANTS.keys)]] = Field(
+        default=TRAINING_VARIANTS,
+        min_length=1,
+        description="What training instances are drawn from, each variant as often as the others.",
+    )
+    adapters: Literal["none", "single", "mixture"] = Field(
+        default="none",
+        description="Network trained: none the bare one, in later stages with the weights of the stage before; single "
+        "the first stage's with fresh adapters, mixture the first stage's with the adapters of all stages between. "
+        "Adapters belong to moses.",
+    )
+    paradigm: Annotated[str, Known(PARADIGMS.keys)] | None = Field(default=None, description="Training paradigm.")
+    num_customers: Annotated[int, Field(ge=2)] | None = Field(
+        default=None, description="Customers of each training instance."
+    )
+    epochs: PositiveInt | None = Field(default=None, description="Epochs of the stage.")
+    instances_per_epoch: PositiveInt | None = Field(default=None, description="Instances drawn in an epoch.")
+    batch_size: PositiveInt | None = Field(default=None, description="Instances of a step.")
+    starts: Starts | None = Field(default=None, description="First customers of sampled tours, or all.")
+    learning_rate: PositiveFloat | None = Field(default=None, description="Before the first milestone.")
+    milestones: Milestones | None = Field(default=None, description="Counted from the beginning of the stage.")
+    refinement_start_epoch: NonNegativeInt | None = Field(
+        default=None, description="Counted from the beginning of the stage; paradigm polar."
+    )
+
+    @property
+    def own_values(self) -> dict[str, Any]:
+        """What the stage changes of its training."""
+        return self.model_dump(exclude={"name", "variants", "adapters"}, exclude_none=True)
+
+
+def _require_curriculum(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+    if any(stage.adapters != "none" for stage in stages):
+        raise ValueError("cannot have adapters, which belong to moses alone; leave adapters out")
+    if stages and stages[-1].variants != TRAINING_VARIANTS:
+        raise ValueError("must end with the variants of the run's name; leave variants out in the last one")
+    return stages
+
+
 class StudyTraining(TrainingRecipe):
     """How the policies of a study are trained, and on what."""
 
@@ -75,21 +123,8 @@ class StudyTraining(TrainingRecipe):
         description="What the runs of the main tables are trained on: the paper's 16 variants, or all 48, which their "
         "names then say (-all).",
     )
-
-
-class StageConfig(Section):
-    """One stage of a training; each takes all epochs and starts with a new optimiser."""
-
-    name: str = Field(default="all", description="Distinguishes the stages of a run.")
-    variants: Distinct[Annotated[str, Known(VARIANTS.keys)]] = Field(
-        default=TRAINING_VARIANTS,
-        min_length=1,
-        description="What training instances are drawn from, each variant as often as the others.",
-    )
-    adapters: Literal["none", "single", "mixture"] = Field(
-        default="none",
-        description="Network trained: none the bare one, single the first stage's with fresh adapters, mixture the "
-        "first stage's with the adapters of all stages between.",
+    stages: Annotated[Several[StageConfig], AfterValidator(_require_curriculum)] = Field(
+        default=(), description="Stages of every training whose backbone has none of its own, one after the other."
     )
 
 
@@ -111,13 +146,18 @@ class TrainConfig(TrainingRecipe):
         description="Whether REINFORCE divides rewards by a running mean of their group of variants.",
     )
     stages: Several[StageConfig] = Field(
-        default=(StageConfig(),), min_length=1, description="One for all backbones but MoSES."
+        default=(StageConfig(),),
+        min_length=1,
+        description="One after the other, each with the values that it names and the training's others.",
     )
 
     @model_validator(mode="after")
     def _keys_agree(self) -> Self:
         if self.stages[0].adapters != "none":
             raise ValueError("stages must begin with a stage without adapters")
+        for number, stage in enumerate(self.stages):
+            if stage.own_values:
+                self._require_sound_stage(number)
         several = [name for stage in self.stages for name in stage.variants if VARIANTS[name].multi_depot]
         if self.refiner == "gpu" and several:
             raise ValueError(f"refiner gpu serves one depot, but {several[0]} has several; use pyvrp")
@@ -135,4 +175,26 @@ class TrainConfig(TrainingRecipe):
     @property
     def total_epochs(self) -> int:
         """Epochs of all stages together, the rows of a complete history."""
-        return self.epochs * len(self.stages)
+        return sum(self.stage_epochs)
+
+    @property
+    def stage_epochs(self) -> tuple[int, ...]:
+        """Epochs of each stage."""
+        return tuple(self.epochs if stage.epochs is None else stage.epochs for stage in self.stages)
+
+    def for_stage(self, number: int) -> Self:
+        """The values of one stage, from 0, as a training of that stage alone."""
+        stage = self.stages[number]
+        return self.replace(stages=(StageConfig(name=stage.name, variants=stage.variants),), **stage.own_values)
+
+    def _require_sound_stage(self, number: int) -> None:
+        """Refuse a stage whose values contradict each other, or a last one that the run's name does not tell."""
+        try:
+            alone = self.for_stage(number)
+        except ConfigError as error:
+            raise ValueError(f"stages[{number}].{error}") from error
+        for key in ("num_customers", "paradigm"):
+            if number == len(self.stages) - 1 and getattr(alone, key) != (wanted := getattr(self, key)):
+                raise ValueError(
+                    f"stages[{number}].{key} must be that of the run's name in the last stage, {wanted}; leave it out"
+                )

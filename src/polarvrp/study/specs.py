@@ -111,10 +111,12 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
         "seed": run.seed,
         **{key: getattr(run, key) for key in defaults if key in protocol and getattr(run, key) is not None},
     }
+    stages = list(recipe.get("stages", [stage.model_dump(exclude_defaults=True) for stage in study.training.stages]))
     if run.variants == "all":
-        stages = recipe.get("stages", ({"name": StageConfig().name},))
-        training["stages"] = [{"variants": tuple(VARIANTS), **stage} for stage in stages]
-    for key in unread_settings(run.paradigm):
+        stages = [{"variants": tuple(VARIANTS), **stage} for stage in stages or [{"name": StageConfig().name}]]
+    if stages not in ([], [{}]):
+        training["stages"] = stages
+    for key in unread_settings({stage.get("paradigm", run.paradigm) for stage in stages or [{}]}):
         training.pop(key, None)
     usual = TrainingRecipe()
     for key in ABSENT_AT_DEFAULT:

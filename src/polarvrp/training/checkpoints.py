@@ -75,7 +75,7 @@ class CheckpointStore:
         self._remove_leftovers()
         final = self._folder / f"checkpoint-{position.stage:02d}-{position.epoch:05d}-{position.step:08d}"
         try:
-            self._write(final, position, _tensors(model, optimizer))
+            self._write(final, position, state_tensors(model, optimizer))
         except (OSError, SafetensorError) as error:
             self._remove_leftovers()
             reason = getattr(error, "strerror", None) or error
@@ -140,7 +140,7 @@ def _existing(folder: Path) -> list[Path]:
     return sorted(folder.glob("checkpoint-*"))
 
 
-def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+def state_tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
     """Parameters, buffers and the optimiser's state by name."""
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
     if optimizer is not None:

@@ -13,6 +13,7 @@ from polarvrp.training.clock import PHASES
 SCHEMA = pa.schema(
     [
         pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("stage", pa.int32()),
         pa.field("learning_rate", pa.float64()),
         pa.field("loss", pa.float64()),
         pa.field("sampled_cost", pa.float64()),
@@ -35,6 +36,7 @@ the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour; the improv
 
 def epoch_row(
     epoch: int,
+    stage: int,
     learning_rate: float,
     sums: Mapping[str, float],
     validation: Mapping[str, float],
@@ -43,7 +45,8 @@ def epoch_row(
     """Row of a finished epoch.
 
     Args:
-        epoch: From 1.
+        epoch: From 1, over all stages.
+        stage: From 1.
         learning_rate: In that epoch.
         sums: Results of ``TrainingStep.run`` added up over the epoch, and ``seconds``.
         validation: ``cost``, ``gap_percent`` and ``seconds``, or nothing.
@@ -53,6 +56,7 @@ def epoch_row(
     refined = int(sums.get("refined_tours", 0))
     row: dict[str, Any] = {
         "epoch": epoch,
+        "stage": stage,
         "learning_rate": learning_rate,
         "loss": sums["loss"] / instances,
         "sampled_cost": sums["sampled_cost"] / instances,

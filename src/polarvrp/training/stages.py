@@ -35,7 +35,8 @@ class StageNetworks:
         seed = derive_seed(self._config.seed, "weights", stage) % 2**32
         kind = stages[stage].adapters
         if kind == "none":
-            config = self._model if len(stages) == 1 else self._model.replace(adapters="none")
+            adapted = any(later.adapters != "none" for later in stages)
+            config = self._model.replace(adapters="none") if adapted else self._model
             return build_policy(config, seed).to(self._device)
         base = self._load(0)
         if kind == "single":

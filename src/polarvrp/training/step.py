@@ -40,7 +40,7 @@ class TrainingStep:
     Args:
         policy: Network in training.
         optimizer: Over its parameters.
-        config: Recipe.
+        config: Recipe of one stage.
         bfloat16: Whether matrix products run in bfloat16.
         refiner: Local search; None where the recipe never refines.
         reward_means: Running means of the normaliser so far, of an earlier process.
@@ -62,13 +62,14 @@ class TrainingStep:
         self._policy, self._optimizer, self._config = policy, optimizer, config
         self._refiner, self._group = refiner, group
         self._device = next(policy.parameters()).device
+        normalizes = config.normalize_rewards and "normalize_rewards" in PARADIGMS[config.paradigm].settings
         self._context = StepContext(
             policy,
             make_engine(policy, config.num_customers + most_depots(config), engine, bfloat16=bfloat16),
             config,
             bfloat16,
             objective_of(config),
-            RewardNormalizer(reward_means or [], self._device) if config.normalize_rewards else None,
+            RewardNormalizer(reward_means or [], self._device) if normalizes else None,
         )
         self._ramp = torch.ones((), device=self._device)
         self._shaped: dict[Shape, ShapedStep] = {}
@@ -123,7 +124,7 @@ class TrainingStep:
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""
         generator = torch.Generator().manual_seed(derive_seed(self._config.seed, "depots", *now))
-        return draw_variants(self._config.stages[now[0]].variants, generator)
+        return draw_variants(self._config.stages[0].variants, generator)
 
     def _attempt(self, key: Shape, now: tuple[int, int, int]) -> dict[str, float]:
         _, refined, _, batch_size, variants = key

@@ -25,7 +25,7 @@ from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study.specs import fingerprint, parse_train_spec
-from polarvrp.training.checkpoints import CheckpointStore, Position, restore
+from polarvrp.training.checkpoints import CheckpointStore, Position, restore, state_tensors
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
@@ -112,7 +112,7 @@ class Trainer:
     Args:
         job: Its name, for log lines, and the engine.
         networks: Network of each stage.
-        config: Recipe.
+        config: Recipe of all stages.
         folder: Checkpoints and ``history.jsonl``.
         refiner: Local search.
         group: Processes that share the training.
@@ -142,7 +142,7 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether the last epoch of the last stage is done."""
-        return self.position.stage == len(self._config.stages) - 1 and self.position.epoch > self._config.epochs
+        return self.position.stage == len(self._config.stages) - 1 and self.position.epoch > self._stage.epochs
 
     @property
     def level(self) -> str:
@@ -152,7 +152,7 @@ class Trainer:
     @property
     def _epoch_number(self) -> int:
         """The present epoch, counted over all stages."""
-        return self.position.stage * self._config.epochs + self.position.epoch
+        return sum(self._config.stage_epochs[: self.position.stage]) + self.position.epoch
 
     def run(self, validation: Validation | None, tracker: Tracker | None, stop: "StopRequest") -> None:
         """Train until the end or until ``stop``; the state is on disk afterwards.
@@ -163,7 +163,7 @@ class Trainer:
             stop: When to stop.
         """
         while not self.finished:
-            if self.position.epoch > self._config.epochs:
+            if self.position.epoch > self._stage.epochs:
                 self._end_stage()
             if not self._run_epoch(stop):
                 if self._group.leads:
@@ -175,8 +175,8 @@ class Trainer:
                 tracker.log_epoch(row)
 
     def _begin_stage(self, tensors: dict[str, Tensor]) -> None:
-        """Network and optimiser of the present stage, with the state of a checkpoint if there is one."""
-        config = self._config
+        """Network and optimiser of the present stage, with the tensors of a checkpoint or the stage before, if any."""
+        config = self._stage = self._config.for_stage(self.position.stage)
         self.policy = self._networks.build(self.position.stage)
         device = next(self.policy.parameters()).device
         self._optimizer = make_optimizer(config, self.policy, device)
@@ -201,11 +201,12 @@ class Trainer:
             self._networks.store(position.stage, self.policy)
         self._group.wait()
         self.position = Position(position.stage + 1, elapsed_s=position.elapsed_s, history=position.history)
-        self._begin_stage({})
+        goes_on = self._config.stages[self.position.stage].adapters == "none"
+        self._begin_stage(state_tensors(self.policy, self._optimizer) if goes_on else {})
 
     def _run_epoch(self, stop: "StopRequest") -> bool:
         """Steps of the present epoch; False if stopped before its end."""
-        position, config = self.position, self._config
+        position, config = self.position, self._stage
         sizes = batch_sizes(config)
         _set_learning_rate(self._optimizer, learning_rate(config, position.epoch))
         self.policy.train()
@@ -248,7 +249,8 @@ class Trainer:
             found = {} if validation is None else validation.run(self.policy, self._engine)
         row = epoch_row(
             self._epoch_number,
-            learning_rate(self._config, position.epoch),
+            position.stage + 1,
+            learning_rate(self._stage, position.epoch),
             position.sums,
             found,
             _peak_memory_gb(device),
