@@ -129,6 +129,30 @@ MISTAKES = [
     ({"seeds": [0, -1]}, "seeds[1] must be at least 0, got -1"),
     ({"seeds": [3, 3]}, "seeds names something twice, got 3, 3; drop one"),
     ({"backbones": ["polarnet", "polarnet"]}, "backbones names something twice, got polarnet, polarnet; drop one"),
+    (
+        {"backbones": [{"name": "polarnt", "encoder": "shared", "paradigm": "po", "label": "Mine"}]},
+        "backbones[0].name is 'polarnt', which does not exist; did you mean 'polarnet'?",
+    ),
+    (
+        {"backbones": [{"name": "cada", "encoder": "ple", "paradigm": "po", "label": "Mine"}]},
+        "backbones[0].encoder is 'ple', which cada lacks; it is one of shared",
+    ),
+    (
+        {"backbones": [{"name": "cada", "encoder": "shared", "paradigm": "po"}]},
+        "backbones[0].label is missing; add it",
+    ),
+    (
+        {"backbones": [{"name": "cada", "encoder": "shared", "paradigm": "po", "label": "Mine", "labl": ""}]},
+        "unknown key backbones[0].labl; did you mean 'label'?",
+    ),
+    (
+        {"backbones": ["cada", {"name": "cada", "encoder": "shared", "paradigm": "po", "label": "CaDA"}]},
+        "backbones holds two rows of label 'CaDA'; drop or rename one",
+    ),
+    (
+        {"backbones": ["cada", {"name": "cada", "encoder": "shared", "paradigm": "rl", "label": "Mine"}]},
+        "backbones holds two rows of stem 'cada-shared-rl'; drop or rename one",
+    ),
     ({"backbones": ["polarnte"]}, "backbones[0] is 'polarnte', which does not exist; did you mean 'polarnet'?"),
     ({"experiments": ["zeroshot"]}, "experiments[0] is 'zeroshot', which does not exist; did you mean 'zero_shot'?"),
     ({"evaluation": {"augmentations": 9}}, "evaluation.augmentations must be at most 8, got 9"),

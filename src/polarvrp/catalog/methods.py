@@ -52,6 +52,18 @@ SOLVERS = ("pyvrp", "ortools")
 """Solvers that references are computed with."""
 
 
+def published_method(backbone: str) -> Method:
+    """The method that trains a backbone as its authors published it.
+
+    Raises:
+        KeyError: If no method does.
+    """
+    method = method_of(backbone)
+    if method is None:
+        raise KeyError(backbone)
+    return method
+
+
 def method_of(backbone: str) -> Method | None:
-    """The method that trains a backbone as its authors published it, None where there is none."""
+    """The method that trains a backbone as its authors published it, None where none does."""
     return next((record for record in METHODS.values() if record.backbone == backbone), None)

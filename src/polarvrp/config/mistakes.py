@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -50,8 +50,10 @@ def mistakes(error: ValidationError, model: type[BaseModel], mapping: Any, where
 def _place(mapping: Any, details: ErrorDetails) -> Place:
     """Where a mistake is, without pydantic's names of the forms that a value may have."""
     place: list[str | int] = []
+    *_, last = details["loc"] or (None,)
+    absent = details["type"] in ("missing", "invalid_key")
     for part in details["loc"]:
-        if isinstance(mapping, Mapping) and (part in mapping or details["type"] in ("missing", "invalid_key")):
+        if isinstance(mapping, Mapping) and (part in mapping or (absent and part == last)):
             place.append(str(part))
             mapping = mapping.get(part)
         elif isinstance(mapping, list | tuple) and isinstance(part, int):
@@ -64,6 +66,7 @@ def _line(model: type[BaseModel], place: Place, found: list[ErrorDetails], where
     name = where
     for part in place:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
+    found = [details for details in found if details["type"] == "value_error"] or found
     kind, got = found[0]["type"], found[0]["input"]
     if kind in ("extra_forbidden", "invalid_key"):
         return f"unknown key {name}; {one_of(str(place[-1]), _section(model, place[:-1]).model_fields)}"
@@ -90,6 +93,13 @@ def _section(model: type[BaseModel], place: Place) -> type[BaseModel]:
     """Model of the section at a place below ``model``."""
     for part in place:
         if isinstance(part, str):
-            annotation: Any = model.model_fields[part].annotation
-            model = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+            model = next(_models(model.model_fields[part].annotation))
     return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Sections inside an annotation, whatever lists, unions and bounds surround them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)

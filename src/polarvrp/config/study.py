@@ -7,11 +7,14 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from polarvrp.catalog.backbones import BACKBONES, grid_backbones
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones, named_backbones
+from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import tables
-from polarvrp.catalog.methods import SOLVERS, method_of
+from polarvrp.catalog.methods import SOLVERS, Method, method_of, published_method
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.config.training import StudyTraining
+from polarvrp.errors import one_of
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 
 Scale = Literal["quick", "paper"]
@@ -31,6 +34,29 @@ Solver = Annotated[str, Known(lambda: SOLVERS)]
 ComparedBackbone = Annotated[str, Known(_compared_backbones)]
 GridBackbone = Annotated[str, Known(grid_backbones)]
 TableName = Annotated[str, Known(tables)]
+
+
+class OwnRow(Section):
+    """A row of the user's own in the main tables."""
+
+    name: Annotated[str, Known(named_backbones)] = Field(
+        description="Backbone: a built-in one, or one that an installed package declares."
+    )
+    encoder: Annotated[str, Known(ENCODERS.keys)] = Field(description="Its encoder.")
+    paradigm: Annotated[str, Known(PARADIGMS.keys)] = Field(description="How it is trained.")
+    label: str = Field(min_length=1, description="As tables and figures print it.")
+
+    @model_validator(mode="after")
+    def _backbone_has_encoder(self) -> Self:
+        encoders = named_backbones()[self.name].encoders
+        if self.encoder not in encoders:
+            raise ValueError(f"encoder is {self.encoder!r}, which {self.name} lacks; {one_of(self.encoder, encoders)}")
+        return self
+
+    @property
+    def method(self) -> Method:
+        """The row as a record of the catalog."""
+        return Method(label=self.label, backbone=self.name, encoder=self.encoder, paradigm=self.paradigm)
 
 
 class SizeConfig(Section):
@@ -116,8 +142,8 @@ class StudyConfig(Section):
     transfer_size: int = Field(
         ge=2, description="Size of the models that zero-shot and Set-X use, in customers; one of the sizes."
     )
-    backbones: Distinct[ComparedBackbone] = Field(
-        description="Backbones of the main tables, each with its authors' encoder and paradigm."
+    backbones: Distinct[ComparedBackbone | OwnRow] = Field(
+        description="Rows of the main tables: backbones with their authors' encoder and paradigm, or rows of one's own."
     )
     grid_backbones: Distinct[GridBackbone] = Field(description="Backbones of training_paradigms and encoder_settings.")
     experiments: Distinct[TableName] = Field(description="Tables that target all builds.")
@@ -144,9 +170,19 @@ class StudyConfig(Section):
                 f"training.validation_instances is {self.training.validation_instances}, but a validation set has "
                 f"{self.datasets.validation_instances} instances; raise datasets.validation_instances"
             )
+        for key in ("stem", "label"):
+            values = [getattr(method, key) for method in self.methods]
+            twice = next((value for value in values if values.count(value) > 1), None)
+            if twice is not None:
+                raise ValueError(f"backbones holds two rows of {key} {twice!r}; drop or rename one")
         if not self.training_variants:
             raise ValueError(f"variants must hold one of the training variants {', '.join(TRAINING_VARIANTS)}")
         return self
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Trained methods of the main tables, a row each."""
+        return tuple(row.method if isinstance(row, OwnRow) else published_method(row) for row in self.backbones)
 
     @property
     def training_variants(self) -> tuple[str, ...]:

@@ -7,17 +7,12 @@ from typing import Any
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations
-from polarvrp.catalog.methods import Method, method_of
+from polarvrp.catalog.methods import method_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.catalog.records import resolve
 from polarvrp.config.study import StudyConfig
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.specs import ablation_defaults
-
-
-def main_methods(study: StudyConfig) -> tuple[Method, ...]:
-    """Trained methods of the study's main tables, a row each."""
-    return tuple(_method(entry) for entry in study.backbones)
 
 
 def main_runs(study: StudyConfig, experiment: Experiment | None = None) -> list[RunSpec]:
@@ -31,7 +26,7 @@ def main_runs(study: StudyConfig, experiment: Experiment | None = None) -> list[
             variants="all" if study.training.variants == "all" else None,
             seed=seed,
         )
-        for method in main_methods(study)
+        for method in study.methods
         for size in study.sizes
         for seed in study.seeds
     ]
@@ -137,15 +132,6 @@ def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ())
         whole = experiment_runs(study.replace(grid_backbones=grid_backbones()), name)
         return [run for run in whole if run in own or run in at_hand]
     return own
-
-
-def _method(entry: Any) -> Method:
-    """Method of an entry of ``backbones``: a name of the paper's, or a row of the user's own."""
-    if isinstance(entry, str):
-        method = method_of(entry)
-        assert method is not None  # the configuration refuses others
-        return method
-    return Method(label=entry.label, backbone=entry.name, encoder=entry.encoder, paradigm=entry.paradigm)
 
 
 def _small_runs(study: StudyConfig, cells: Iterable[dict[str, Any]]) -> list[RunSpec]:
