@@ -56,11 +56,6 @@ def test_code_of_an_example_is_laid_out_as_the_rest(section: str, tmp_path: Path
         assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:src|tests|docs|config|\.ci)/[\w./]+\w)`", TEXT))))
-def test_files_that_the_page_names_exist(path: str) -> None:
-    assert (ROOT / path).exists()
-
-
 @pytest.mark.parametrize(
     "command", ["ruff check", "ruff format --check", "mypy", "snakefmt --check Snakefile workflow"]
 )
