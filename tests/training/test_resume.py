@@ -115,6 +115,41 @@ def test_stopping_in_every_epoch_changes_nothing(
     require_equal(tmp_path, expected)
 
 
+@pytest.mark.resume
+@pytest.mark.parametrize(("seconds", "steps_left"), [(0.0, 13), (600.0, 18)])
+def test_a_state_in_mid_epoch_saves_the_work_of_a_killed_process(
+    tmp_path: Path,
+    validation: list[Path],
+    uninterrupted: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    steps_left: int,
+) -> None:
+    """Killed in the sixth step of its second epoch: with a state after each step, or after the first epoch alone."""
+
+    class Killed(BaseException):
+        pass
+
+    steps = 0
+    whole_step = trainer_module.TrainingStep.run
+
+    def run(*arguments: Any) -> dict[str, float]:
+        nonlocal steps
+        steps += 1
+        if steps == 12:
+            raise Killed
+        return whole_step(*arguments)
+
+    monkeypatch.setattr(trainer_module, "SECONDS_BETWEEN_STATES", seconds)
+    monkeypatch.setattr(trainer_module.TrainingStep, "run", run)
+    with pytest.raises(Killed):
+        train(job(tmp_path, validation))
+    steps = 100
+    assert train(job(tmp_path, validation))
+    assert steps == 100 + steps_left
+    require_equal(tmp_path, uninterrupted)
+
+
 def test_the_first_stage_of_a_curriculum_is_the_training_of_its_values_alone(
     tmp_path: Path, validation: list[Path], curriculum: Path
 ) -> None:

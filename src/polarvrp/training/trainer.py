@@ -38,6 +38,9 @@ from polarvrp.training.validation import Validation
 
 logger = logging.getLogger(__name__)
 
+SECONDS_BETWEEN_STATES = 600.0
+"""A training that is killed loses no more work than that, however long its epochs are."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainJob:
@@ -137,6 +140,7 @@ class Trainer:
         self.position, tensors = self._store.load()
         if tensors and group.leads:
             logger.info("%s: resumed at epoch %d, step %d", job.run, self._epoch_number, self.position.step)
+        self._saved_s = time.monotonic()
         self._begin_stage(tensors)
 
     @property
@@ -166,8 +170,8 @@ class Trainer:
             if self.position.epoch > self._stage.epochs:
                 self._end_stage()
             if not self._run_epoch(stop):
+                self._save()
                 if self._group.leads:
-                    self._store.save(self.position, self.policy, self._optimizer)
                     logger.info("%s: stopped in epoch %d; the same command goes on", self._run, self._epoch_number)
                 return
             row = self._finish_epoch(validation)
@@ -229,8 +233,16 @@ class Trainer:
             position.elapsed_s += sums["seconds"]
             position.reward_means = self._step.reward_means
             position.step = step + 1
+            if time.monotonic() - self._saved_s >= SECONDS_BETWEEN_STATES:
+                self._save()
         self.policy.ramp = 1.0
         return True
+
+    def _save(self) -> None:
+        """Write the state, without moments once the training is finished; the first process does."""
+        if self._group.leads:
+            self._store.save(self.position, self.policy, None if self.finished else self._optimizer)
+        self._saved_s = time.monotonic()
 
     def _progress(self, sizes: Sequence[int]) -> Iterable[int]:
         """Steps of the present epoch that are still to do, shown as progress by the first process."""
@@ -256,9 +268,9 @@ class Trainer:
             _peak_memory_gb(device),
         )
         self.position = replace(position, epoch=position.epoch + 1, step=0, sums={}, history=[*position.history, row])
+        self._save()
         if not self._group.leads:
             return row
-        self._store.save(self.position, self.policy, None if self.finished else self._optimizer)
         write_jsonl(self._folder / "history.jsonl", self.position.history)
         logger.info(
             "%s epoch %d: loss %.5f, sampled %.4f, best %.4f, validation gap %.2f %%, %.1f s",
