@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,9 @@ from torch import Tensor
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
-from polarvrp.decoding.engine import LEVELS, Engine, make_engine
+from polarvrp.decoding.engine import LEVELS, make_engine
 from polarvrp.decoding.greedy import Decoding, solve_greedily
-from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.rollout import multi_start, with_greedy_row
-from polarvrp.decoding.sampling import Sampler
+from polarvrp.decoding.level_check import Probe, compare_with_parallel
 from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.machine import device_name
@@ -53,10 +51,6 @@ WARM_UP_STEPS = 4
 PAIRS = [f"{backbone}-{encoder}" for backbone, record in BACKBONES.items() for encoder in record.encoders]
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Up to 50 customers; half of it beyond."""
-
-MEAN_LIKELIHOOD_ERROR, LARGEST_LIKELIHOOD_ERROR = 0.01, 0.1
-GRADIENT_ERROR = {torch.bfloat16: 0.01, torch.float32: 1e-4}
-"""Largest allowed relative error of gradients by the precision of products."""
 
 
 def main() -> int:
@@ -154,59 +148,22 @@ def check(policy: Policy, size: int, device: torch.device, level: str) -> dict[s
     """The engine's tours judged by the exact checker, its likelihoods and gradients by level parallel in float32."""
     policy.eval()  # without the routing noise of mixtures, which no two rollouts share
     instances = generate_batch(size, 16, torch.Generator(device).manual_seed(1), device)
-    environment, plain = Environment(instances), ParallelEngine(graphed=False)
-    engine = make_engine(policy, instances.num_nodes, level)
     half = has_bfloat16(device)
-    sampler = Sampler(torch.Generator(device).manual_seed(2))
-    starts = with_greedy_row(multi_start(environment))
     with bfloat16_products(device, half):
         embeddings = policy.encode(instances).embeddings.detach()
-        tours = engine.rollout(policy, embeddings, environment, starts, sampler, greedy_last=True, record=True)
-    replayed = plain.replay(environment, tours.actions, num_free=1)
-    weights = torch.randn(tours.cost.shape, generator=torch.Generator().manual_seed(3)).to(device)
-    wanted = plain.score(policy, embeddings.float(), instances, replayed.decisions)
-    expected = gradient(plain, policy, embeddings.float(), instances, replayed.decisions, weights)
-    with bfloat16_products(device, half):
-        found = gradient(engine, policy, embeddings, instances, tours.decisions, weights)
-        rounded = plain.score(policy, embeddings, instances, replayed.decisions)
-        rounded_gradient = gradient(plain, policy, embeddings, instances, replayed.decisions, weights)
-    errors = errors_of(tours.log_likelihood, found, wanted, expected)
-    # What level parallel loses in the same precision is nobody's mistake.
-    unavoidable = errors_of(rounded, rounded_gradient, wanted, expected)
-    bars = (MEAN_LIKELIHOOD_ERROR, LARGEST_LIKELIHOOD_ERROR, GRADIENT_ERROR[torch.bfloat16 if half else torch.float32])
-    within = [errors[key] < max(bar, 1.2 * unavoidable[key]) for key, bar in zip(errors, bars, strict=True)]
-    problems = [problem for index in range(16) for problem in tour_problems(instances, tours.actions, index)]
-    equal = torch.equal(replayed.cost, tours.cost)
+    engine = make_engine(policy, instances.num_nodes, level)
+    probe = Probe(engine, policy, Environment(instances), embeddings, bfloat16=half)
+    result = probe.run()
+    agreement = compare_with_parallel(probe, result)
+    policy.zero_grad()
+    problems = [problem for index in range(16) for problem in tour_problems(instances, result.tours.actions, index)]
     return {
-        "correct": not problems and bool(replayed.legal.all()) and equal and all(within),
+        "correct": not problems and agreement.problem is None,
         "infeasible_tours": len(problems),
-        "largest_cost_difference": float((replayed.cost - tours.cost).abs().max()),
-        **errors,
-        **{f"{key}_of_parallel": value for key, value in unavoidable.items()},
+        "largest_cost_difference": agreement.cost_difference,
+        **{f"{key}_error": value for key, value in asdict(agreement.errors).items()},
+        **{f"{key}_error_of_parallel": value for key, value in asdict(agreement.unavoidable).items()},
     }
-
-
-def errors_of(likelihood: Tensor, found: Tensor, wanted: Tensor, expected: Tensor) -> dict[str, float]:
-    """Errors of log-likelihoods, and the relative one of a gradient."""
-    difference = (likelihood - wanted).abs()
-    return {
-        "mean_likelihood_error": float(difference.mean()),
-        "largest_likelihood_error": float(difference.max()),
-        "gradient_error": float((found - expected).norm() / expected.norm()),
-    }
-
-
-def gradient(
-    engine: Engine, policy: Policy, embeddings: Tensor, instances: Instances[Tensor], decisions: Any, weights: Tensor
-) -> Tensor:
-    """Gradient by the embeddings and all decoder parameters as one vector."""
-    policy.zero_grad()
-    leaf = embeddings.clone().requires_grad_()
-    engine.score_gradient(policy, leaf, instances, decisions, weights)
-    parts = [leaf.grad, *(parameter.grad for parameter in policy.decoder.parameters())]
-    policy_gradient = torch.cat([part.float().flatten() for part in parts if part is not None])
-    policy.zero_grad()
-    return policy_gradient
 
 
 def tour_problems(instances: Instances[Tensor], actions: Tensor, index: int) -> list[str]:

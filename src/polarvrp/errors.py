@@ -22,6 +22,10 @@ class InfeasibleTourError(PolarvrpError):
     """A sequence of actions is no solution of its instance, or breaks one of its rules."""
 
 
+class EngineError(PolarvrpError):
+    """A level of the engine that was asked for does not work on this machine."""
+
+
 class CheckpointMismatchError(PolarvrpError):
     """Saved weights belong to another architecture or specification than the one asked for."""
 

@@ -11,6 +11,7 @@ import torch
 
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
+from polarvrp.decoding import engine
 from polarvrp.files import PROVENANCE
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
@@ -24,7 +25,7 @@ RUN = "polarnet-shared-po-n8-s0"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("evaluate")
-    policy = build_policy(ModelConfig(encoder="shared", width=32, heads=4, layers=1, feedforward_width=32), 0)
+    policy = build_policy(ModelConfig(encoder="shared", width=32, heads=2, layers=1, feedforward_width=32), 0)
     save_policy(path / "moved.safetensors", policy, {"run": RUN, "fingerprint": "abc"})
     for name in ("CVRP", "MDVRPMBTW"):
         words = ["--variant", name, "--num-customers", "8", "--instances", "3", "--seed", "1"]
@@ -61,6 +62,30 @@ def test_evaluations_lease_their_card_as_trainings_do(
     assert provenance["card"] is None and provenance["device"]
     assert main(["evaluate-set-x", "--instances", "1", "--starts", "1", "--augmentations", "1", *model, *output]) == 0
     assert leases == 2 * ["taken", "returned"]
+
+
+def test_an_engine_that_fails_its_self_check_is_told_in_one_line(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("triton")
+    from triton.language import constexpr
+
+    from polarvrp.decoding.fused import self_check
+    from polarvrp.decoding.fused.kernels import pointer
+
+    monkeypatch.setattr(engine, "on_card", lambda policy: True)
+    monkeypatch.setattr(self_check, "_faults", {})
+    monkeypatch.setattr(pointer, "CLIP", constexpr(6.0))
+    output = tmp_path / "out.parquet"
+    command = ["evaluate", str(folder / "CVRP.npz"), "--model", str(folder / "moved.safetensors")]
+    assert main([*command, "--output", str(output), "--engine", "fused"]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(
+        "polarvrp evaluate: engine fused fails its self-check on this card: mean likelihood error"
+    )
+    assert message.endswith("; use engine parallel\n")
+    assert len(message.splitlines()) == 1
+    assert not output.exists()
 
 
 def test_a_model_is_named_by_its_folder_too(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

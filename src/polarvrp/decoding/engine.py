@@ -10,6 +10,7 @@ level          how                                                    where
 =============  =====================================================  ==============================================
 """
 
+import logging
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -20,11 +21,16 @@ from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import Decisions, Replay, Rollout
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
-from polarvrp.errors import ConfigError
+from polarvrp.errors import ConfigError, EngineError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 
+logger = logging.getLogger(__name__)
+
 LEVELS = ("auto", "parallel", "fused")
+
+_told: set[str] = set()
+"""Faults that this process has logged."""
 
 
 class Engine(Protocol):
@@ -129,20 +135,35 @@ def make_engine(policy: Policy, num_nodes: int, level: str = "auto", *, bfloat16
 
     Raises:
         ConfigError: If that level does not serve them; the message says why.
+        EngineError: If level ``fused`` is asked for and fails its self-check on this card.
     """
     if level not in LEVELS:
         raise ConfigError(f"engine must be one of {', '.join(LEVELS)}, got {level!r}")
-    on_gpu = next(policy.parameters()).device.type == "cuda"
-    if level == "fused" or (level == "auto" and on_gpu and bfloat16):
-        obstacle = fused_obstacle(policy, num_nodes)
-        if obstacle is None:
-            from polarvrp.decoding.fused.engine import FusedEngine
-
-            engine: Engine = FusedEngine()
-            return engine
+    if level == "parallel" or (level == "auto" and not (on_card(policy) and bfloat16)):
+        return ParallelEngine()
+    obstacle = fused_obstacle(policy, num_nodes)
+    if obstacle is not None:
         if level == "fused":
             raise ConfigError(f"engine fused does not serve this network: {obstacle}; use engine parallel")
+        return ParallelEngine()
+    from polarvrp.decoding.fused.engine import FusedEngine
+    from polarvrp.decoding.fused.self_check import fault_of
+
+    fault = fault_of(policy, num_nodes, bfloat16=bfloat16) if on_card(policy) else None
+    if fault is None:
+        engine: Engine = FusedEngine()
+        return engine
+    if level == "fused":
+        raise EngineError(f"engine fused fails its self-check on this card: {fault}; use engine parallel")
+    if fault not in _told:
+        _told.add(fault)
+        logger.warning("engine fused fails its self-check on this card: %s; engine parallel is used", fault)
     return ParallelEngine()
+
+
+def on_card(policy: Policy) -> bool:
+    """Whether a network is on a GPU, where kernels are compiled and must show what they can do."""
+    return next(policy.parameters()).device.type == "cuda"
 
 
 def fused_obstacle(policy: Policy, num_nodes: int) -> str | None:
@@ -151,7 +172,7 @@ def fused_obstacle(policy: Policy, num_nodes: int) -> str | None:
         return "triton is not installed"
     from polarvrp.decoding.fused import rollout as fused_rollout
 
-    if next(policy.parameters()).device.type != "cuda" and not fused_rollout.interpreted():
+    if not on_card(policy) and not fused_rollout.interpreted():
         return f"it needs a CUDA device, not {next(policy.parameters()).device}"
     if next(policy.parameters()).dtype == torch.float64:
         return "it computes in float32 and bfloat16 only"

@@ -10,6 +10,10 @@ from torch import Tensor
 Result = TypeVar("Result")
 
 
+class CaptureError(RuntimeError):
+    """A computation cannot be captured; generators that were to be captured with it must not be used any more."""
+
+
 class CapturedCall(Generic[Result]):
     """CUDA graph of a function without arguments, captured when this is made.
 
@@ -22,6 +26,9 @@ class CapturedCall(Generic[Result]):
         device: Where they are.
         generators: All that it draws from; they may be reseeded between calls.
         pool: Memory pool to share with graphs that are replayed in the order of their capture.
+
+    Raises:
+        CaptureError: If it cannot be captured, whatever the reason.
     """
 
     def __init__(
@@ -40,8 +47,11 @@ class CapturedCall(Generic[Result]):
             for generator in generators:
                 self._graph.register_generator_state(generator)
             own = None if stream == torch.cuda.default_stream(device) else stream  # the default one cannot capture
-            with torch.cuda.graph(self._graph, pool=pool, stream=own):
-                self._result: Result = function()
+            try:
+                with torch.cuda.graph(self._graph, pool=pool, stream=own):
+                    self._result: Result = function()
+            except Exception as error:  # of the function, of the driver, or of the allocator
+                raise CaptureError(str(error)) from error
 
     def __call__(self) -> Result:
         """The function's result for the present contents of the tensors it reads."""

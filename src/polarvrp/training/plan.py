@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from polarvrp.decoding.graphs import CapturedCall
+from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.training.clock import PhaseClock
 
 WARM_UP_RUNS = 2
@@ -54,11 +54,17 @@ class Plan:
             phase: One of ``clock.PHASES``, for its time.
             name: Of the function, unique in the step; always given in the same order.
             function: Reads and writes attributes only.
+
+        Raises:
+            CaptureError: If it cannot be captured; this plan and its generators must not be used any more.
         """
         with self._clock.phase(phase):
             if not self.replays:
                 function()
                 return
             if name not in self._calls:
-                self._calls[name] = CapturedCall(function, self._device, self._generators, self._pool)
+                try:
+                    self._calls[name] = CapturedCall(function, self._device, self._generators, self._pool)
+                except CaptureError as error:
+                    raise CaptureError(f"phase {name} cannot be captured: {error}") from error
             self._calls[name]()

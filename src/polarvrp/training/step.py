@@ -6,6 +6,7 @@ the cores as soon as its tours are built.
 
 import logging
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -13,7 +14,10 @@ import torch
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import make_engine
+from polarvrp.decoding.graphs import CaptureError
+from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import BufferOverflowError
+from polarvrp.errors import EngineError
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.torch_generator import draw_variants, generate_batch
@@ -60,7 +64,7 @@ class TrainingStep:
         group: Group = SINGLE,
     ) -> None:
         self._policy, self._optimizer, self._config = policy, optimizer, config
-        self._refiner, self._group = refiner, group
+        self._refiner, self._group, self._level = refiner, group, engine
         self._device = next(policy.parameters()).device
         normalizes = config.normalize_rewards and "normalize_rewards" in PARADIGMS[config.paradigm].settings
         self._context = StepContext(
@@ -120,6 +124,25 @@ class TrainingStep:
                 except BufferOverflowError as error:
                     logger.info("%s", error)
                     self._shaped.clear()  # no parameter has changed yet, and all streams start anew
+                except CaptureError as error:
+                    self._leave_graphs(error)
+
+    def _leave_graphs(self, error: CaptureError) -> None:
+        """Go on with level parallel, which captures no phase, unless another level was asked for.
+
+        The step is made again; running means of rewards may count it twice.
+
+        Raises:
+            EngineError: If level fused was.
+        """
+        reason = str(error).partition("\n")[0]
+        if self._level == "fused":
+            raise EngineError(f"engine fused: {reason}; use engine parallel") from error
+        logger.warning("%s; engine parallel is used from here on", reason)
+        graphed = None if self._context.engine.level == "fused" else False
+        self._context = replace(self._context, engine=ParallelEngine(graphed))
+        self._shaped.clear()
+        self._optimizer.zero_grad(set_to_none=True)
 
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""

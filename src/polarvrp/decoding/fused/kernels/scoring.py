@@ -326,7 +326,7 @@ def node_backward(
             slots = tile * TILE + tl.arange(0, TILE)
             outer = tl.load(upstream + slots[:, None] * width + features[None, :])
             here = nodes[:, None] == tl.load(current + slots).to(tl.int32)[None, :]
-            node_sum += product(here.to(outer.dtype), outer)
+            node_sum += product(here.to(tl.float32).to(outer.dtype), outer)  # the interpreter needs the detour
             tile += splits
         add_to_nodes(node_sums, node_sum, place, nodes, features, num_nodes, width)
 

@@ -1,0 +1,163 @@
+"""Self-check of level ``fused``: compiled, right and capturable here, found out on a tiny batch before it is trusted.
+
+Shape legend: B instances, S tours per instance, n customers, N nodes, d width.
+"""
+
+import math
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from polarvrp.decoding.fused.engine import INITIAL_ROOM, FusedEngine
+from polarvrp.decoding.fused.packed_attention import SLOTS_PER_CHUNK
+from polarvrp.decoding.fused.rollout import interpreted
+from polarvrp.decoding.graphs import CapturedCall
+from polarvrp.decoding.level_check import SAMPLING_SEED, Agreement, Probe, ProbeResult, compare_with_parallel
+from polarvrp.environment.environment import Environment
+from polarvrp.errors import EngineError
+from polarvrp.model.decoder import PointerDecoder
+from polarvrp.model.policy import Policy
+from polarvrp.problem.torch_generator import generate_batch
+
+INTERPRETER_BATCH = 2
+CAPTURE_ERROR = 1e-3
+"""Largest relative difference between captured and uncaptured gradients."""
+
+_faults: dict[Hashable, str | None] = {}
+
+
+def fault_of(policy: Policy, num_nodes: int, *, bfloat16: bool) -> str | None:
+    """Why level ``fused`` must not be used here, ``None`` if it may; found out once a process for each form of network.
+
+    Args:
+        policy: One that ``rollout.supports`` accepts, on its device.
+        num_nodes: N.
+        bfloat16: Whether matrix products will run in bfloat16.
+
+    Raises:
+        EngineError: If the device is of no use any more after the check.
+    """
+    bfloat16 = bfloat16 and not interpreted()  # the interpreter cuts digits off instead of rounding
+    key = _form(policy, num_nodes, bfloat16)
+    if key not in _faults:
+        _faults[key] = _found_fault(policy, num_nodes, bfloat16)
+    return _faults[key]
+
+
+def self_check(policy: Policy, num_nodes: int, *, bfloat16: bool) -> tuple[Agreement, str | None]:
+    """Run level ``fused`` on a tiny batch, uncaptured and captured.
+
+    Args:
+        policy: As of :func:`fault_of`.
+        num_nodes: N.
+        bfloat16: Whether matrix products run in bfloat16.
+
+    Returns:
+        Agreement with level ``parallel`` in float32, and what differs when it is captured.
+    """
+    device = next(policy.parameters()).device
+    instances = generate_batch(num_nodes - 1, _batch(num_nodes, device), _generator(device), device)
+    shape = (len(instances), num_nodes, policy.decoder.query.out_features)
+    # Embeddings leave encoders normalised; which ones makes no difference to a decoder's kernels.
+    embeddings = torch.randn(shape, generator=_generator(device), device=device)
+    embeddings = embeddings.to(torch.bfloat16 if bfloat16 else torch.float32)
+    probe = Probe(FusedEngine(), policy, Environment(instances), embeddings, bfloat16=bfloat16)
+    with torch.inference_mode(False), torch.enable_grad(), _kept_gradients(policy), _side_stream(device):
+        result = probe.run()
+        agreement = compare_with_parallel(probe, result)
+        return agreement, _capture_problem(probe, result) if agreement.problem is None else None
+
+
+def first_line(error: Exception) -> str:
+    """Kind of an error and the first line of its message that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _found_fault(policy: Policy, num_nodes: int, bfloat16: bool) -> str | None:
+    device = next(policy.parameters()).device
+    try:
+        agreement, capture_problem = self_check(policy, num_nodes, bfloat16=bfloat16)
+    except Exception as error:  # compilers and drivers raise what they like
+        _require_working(device, error)
+        return first_line(error)
+    return agreement.problem or capture_problem
+
+
+def _require_working(device: torch.device, error: Exception) -> None:
+    """Make sure that a failed check has not left the device in a state in which everything fails."""
+    if device.type != "cuda":
+        return
+    try:
+        torch.zeros(1, device=device).add_(1)
+        torch.cuda.synchronize(device)
+    except RuntimeError as broken:
+        raise EngineError(
+            f"engine fused failed its self-check ({first_line(error)}) and left the GPU unusable; "
+            "start again with engine parallel"
+        ) from broken
+
+
+def _capture_problem(probe: Probe, expected: ProbeResult) -> str | None:
+    """What a CUDA graph of the probe gives that the probe itself does not."""
+    probe.policy.zero_grad()
+    probe.generator.manual_seed(SAMPLING_SEED)
+    captured = CapturedCall(probe, probe.embeddings.device, [probe.generator])
+    probe.generator.manual_seed(SAMPLING_SEED)
+    found = captured()
+    if not torch.equal(found.tours.cost, expected.tours.cost):
+        return "captured tours differ from uncaptured ones"
+    error = float((found.gradient - expected.gradient).norm() / expected.gradient.norm())
+    return None if error < CAPTURE_ERROR else f"captured gradients differ from uncaptured ones by {error:.2g}"
+
+
+def _batch(num_nodes: int, device: torch.device) -> int:
+    """Instances whose decisions fill a chunk, so that what is compiled here serves trainings too."""
+    if device.type != "cuda":
+        return INTERPRETER_BATCH
+    return math.ceil(SLOTS_PER_CHUNK / (num_nodes * (num_nodes - 1) * INITIAL_ROOM))
+
+
+def _form(policy: Policy, num_nodes: int, bfloat16: bool) -> Hashable:
+    """What the code of kernels depends on, apart from the number of depots."""
+    decoder = policy.decoder
+    assert isinstance(decoder, PointerDecoder)
+    return (
+        next(policy.parameters()).device,
+        type(decoder.head),
+        tuple(tuple(parameter.shape) for parameter in decoder.parameters()),
+        decoder.state,
+        decoder.glimpse_mask,
+        (num_nodes - 1).bit_length(),
+        bfloat16,
+    )
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    return torch.Generator(device).manual_seed(1)
+
+
+@contextmanager
+def _kept_gradients(policy: Policy) -> Iterator[None]:
+    """Put the gradients back that the network has."""
+    kept: list[Tensor | None] = [parameter.grad for parameter in policy.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, gradient in zip(policy.parameters(), kept, strict=True):
+            parameter.grad = gradient
+
+
+@contextmanager
+def _side_stream(device: torch.device) -> Iterator[None]:
+    """A stream of its own on a GPU, as trainings have: the default one cannot be captured."""
+    if device.type != "cuda":
+        yield
+        return
+    caller, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(caller)
+    with torch.cuda.stream(stream):
+        yield
+    caller.wait_stream(stream)
