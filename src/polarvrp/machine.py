@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 PACKAGES = ("polarvrp", "torch", "numpy", "pyvrp")
 """Packages that decide what networks and local search compute."""
 
+GPU_DRIVER = Path("/dev/nvidiactl")
+"""Exists where an NVIDIA driver is loaded."""
+
+
+def has_gpu_driver() -> bool:
+    """Whether the machine has a GPU, without the seconds that importing torch takes."""
+    return GPU_DRIVER.exists()
+
 
 def processor_name() -> str:
     """Model of the processor, as far as the system tells."""

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
-from polarvrp.config import study as study_config
 from polarvrp.config.base import Section
 from polarvrp.config.loading import load_study
 from polarvrp.config.model import ModelConfig
@@ -263,13 +262,3 @@ def test_the_batched_local_search_is_for_one_depot() -> None:
 def test_network_refuses(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelConfig.from_mapping(values, "model")
-
-
-def test_small_jobs_ask_for_a_gpu_only_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = load_study(None, ROOT / "config")
-    paper = load_study(write(tmp_path / "mine.yaml", {"scale": "paper"}), ROOT / "config")
-    monkeypatch.setattr(study_config, "GPU_DRIVER", tmp_path / "absent")
-    assert (quick.gpus_per_job, paper.gpus_per_job) == (0, 1)
-    monkeypatch.setattr(study_config, "GPU_DRIVER", tmp_path)
-    assert (quick.gpus_per_job, paper.gpus_per_job) == (1, 1)
-    assert (quick.train_threads, paper.train_threads) == (1, 16)

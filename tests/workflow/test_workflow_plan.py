@@ -1,5 +1,6 @@
 """What the workflow would do: jobs of each scale and target, and refusals."""
 
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from polarvrp.catalog.experiments import tables
+from polarvrp.machine import has_gpu_driver
 
 ROOT = Path(__file__).parents[2]
+SMALL_JOBS_GPU = "gpu=1" if has_gpu_driver() else "gpu=0"
+"""Jobs of scale quick share a GPU where there is one, and run side by side where not."""
 
 pytestmark = pytest.mark.workflow
 
@@ -151,14 +155,27 @@ def test_gpu_limit_holds_without_a_profile(workflow, tmp_path: Path) -> None:
     assert 'workflow.global_resources.setdefault("gpu", 1)' in (ROOT / "workflow/rules/common.smk").read_text()
 
 
-def test_full_scale_trainings_and_evaluations_ask_for_the_gpu(workflow) -> None:
+@pytest.mark.parametrize(
+    ("scale", "options", "training", "evaluation"),
+    [
+        ("paper", [], {"gpu=1", "threads: 4"}, {"gpu=1", "threads: 4"}),  # 16 and all cores, cut to what there is
+        ("quick", [], {SMALL_JOBS_GPU}, {SMALL_JOBS_GPU}),  # one thread, which Snakemake does not print
+        (
+            "paper",
+            ["--set-threads", "train_policy=3", "--set-resources", "train_policy:gpu=0"],
+            {"gpu=0", "threads: 3"},
+            {"gpu=1", "threads: 4"},
+        ),
+    ],
+)
+def test_threads_and_gpu_of_jobs_follow_the_scale_and_then_the_profile(
+    workflow, scale: str, options: list[str], training: set[str], evaluation: set[str]
+) -> None:
     run = workflow(
         "results/evaluations/test/polarnet-ple-polar-n50-s0/CVRP-n50.parquet",
-        *("--config", "scale=paper", "--dry-run", "--cores", "4", "--workflow-profile", "none"),
+        *("--dry-run", "--cores", "4", "--workflow-profile", "none"),
+        *(*options, "--config", f"scale={scale}"),
     )
-    blocks = {
-        rule: run.output.partition(f"rule {rule}:")[2].partition("\n\n")[0]
-        for rule in ("train_policy", "evaluate_policy")
-    }
-    for block in blocks.values():
-        assert "gpu=1" in block and "threads: 4" in block  # 16 and all cores, cut to what there is
+    for rule, expected in (("train_policy", training), ("evaluate_policy", evaluation)):
+        block = run.output.partition(f"rule {rule}:")[2].partition("\nrule ")[0]
+        assert set(re.findall(r"gpu=\d+|threads: \d+", block)) == expected

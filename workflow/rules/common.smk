@@ -3,6 +3,7 @@ from pathlib import Path
 
 from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables as table_names
 from polarvrp.catalog.methods import SOLVERS
+from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import experiments
 from polarvrp.study import specs as jobs
@@ -22,8 +23,14 @@ SET_X = str(layout.set_x("{run}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
-# Seconds of an evaluation go into a table: at full scale nothing runs beside it.
-EVALUATION_THREADS = 1 if study.scale == "quick" else workflow.cores
+
+# The machine's part, which a profile overrides by set-threads and set-resources. Jobs of scale quick take seconds and run
+# side by side, a core each, unless a GPU is there to share.
+# At full scale trainings have cores for refinement, and nothing runs beside an evaluation, whose seconds go into a table.
+SMALL_JOBS = study.scale == "quick"
+TRAINING_THREADS = 1 if SMALL_JOBS else 16
+EVALUATION_THREADS = 1 if SMALL_JOBS else workflow.cores
+GPUS = 0 if SMALL_JOBS and not has_gpu_driver() else 1
 
 workflow.global_resources.setdefault("gpu", 1)  # the default profile says so too; here for those who bypass it
 

@@ -11,7 +11,7 @@ rule evaluate_policy:
         "../envs/main.yaml"
     threads: EVALUATION_THREADS
     resources:
-        gpu=study.gpus_per_job,
+        gpu=GPUS,
     params:
         spec=evaluation_spec,
         fingerprint=fingerprint_of,
@@ -42,7 +42,7 @@ rule evaluate_set_x:
         "../envs/main.yaml"
     threads: EVALUATION_THREADS
     resources:
-        gpu=study.gpus_per_job,
+        gpu=GPUS,
     params:
         spec=set_x_spec,
         fingerprint=fingerprint_of,

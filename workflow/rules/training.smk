@@ -11,9 +11,9 @@ rule train_policy:
     retries: 2
     conda:
         "../envs/main.yaml"
-    threads: study.train_threads
+    threads: TRAINING_THREADS
     resources:
-        gpu=study.gpus_per_job,
+        gpu=GPUS,
     params:
         spec=train_spec,
         results=str(layout.root),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -19,9 +18,6 @@ from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VAR
 
 Scale = Literal["quick", "paper"]
 SCALES: tuple[str, ...] = get_args(Scale)
-
-GPU_DRIVER = Path("/dev/nvidiactl")
-"""Exists where an NVIDIA driver is loaded; asking torch would cost seconds."""
 
 
 def _compared_backbones() -> list[str]:
@@ -193,16 +189,3 @@ class StudyConfig(Section):
     def zero_shot_variants(self) -> tuple[str, ...]:
         """Variants of the study that the paper's models never saw in training."""
         return tuple(name for name in ZERO_SHOT_VARIANTS if self.variants == "all" or name in self.variants)
-
-    @property
-    def train_threads(self) -> int:
-        """Cores of a training: its refinement workers at full scale, one for the small trainings of ``quick``."""
-        return 1 if self.scale == "quick" else 16
-
-    @property
-    def gpus_per_job(self) -> int:
-        """Share of the workflow's ``gpu`` limit that a training or evaluation takes.
-
-        Without a GPU the small jobs of ``quick`` run side by side; all others go one after another.
-        """
-        return 0 if self.scale == "quick" and not GPU_DRIVER.exists() else 1
