@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import yaml
+from pydantic import Field
 
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.config.base import Section
@@ -145,6 +146,11 @@ MISTAKES = [
         "unknown key backbones[0].labl; did you mean 'label'?",
     ),
     (
+        {"backbones": [{"name": "cada", "encoder": "shared", "paradigm": "po", "label": ""}]},
+        "backbones[0].label must be text of at least 1 letter, got ''",
+    ),
+    ({"backbones": [3]}, "backbones[0] must be text or a section of keys, got 3"),
+    (
         {"backbones": ["cada", {"name": "cada", "encoder": "shared", "paradigm": "po", "label": "CaDA"}]},
         "backbones holds two rows of label 'CaDA'; drop or rename one",
     ),
@@ -167,6 +173,15 @@ def test_mistake_is_named_in_one_line(tmp_path: Path, own: dict[Any, Any], messa
         load_study(write(tmp_path / "mine.yaml", own), ROOT / "config")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_a_rule_without_words_of_ours_is_told_in_pydantics() -> None:
+    class Sample(Section):
+        code: Annotated[str, Field(pattern="^[a-z]+$")]
+
+    with pytest.raises(ConfigError) as caught:
+        Sample.from_mapping({"code": "A1"}, "sample")
+    assert str(caught.value) == "sample.code: String should match pattern '^[a-z]+$', got 'A1'"
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:

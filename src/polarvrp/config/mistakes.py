@@ -23,6 +23,7 @@ WANTED = {
     "tuple_type": "a list",
     "model_type": "a section of keys",
     "too_short": "a list of at least {min_length}",
+    "string_too_short": "text of at least {min_length} letter",
     "greater_than": "above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "less_than_equal": "at most {le:g}",
@@ -75,6 +76,8 @@ def _line(model: type[BaseModel], place: Place, found: list[ErrorDetails], where
     if kind == "value_error":
         separator = "" if not name else "." if isinstance(got, Mapping) else " "
         return f"{name}{separator}{found[0]['ctx']['error']}"
+    if kind != "literal_error" and kind not in WANTED:
+        return f"{name}: {found[0]['msg']}, got {got!r}"
     wanted = " or ".join(map(_wanted, found))
     number_as_text = kind in ("int_type", "float_type") and isinstance(got, str) and re.match(r"[-+.\d]", got)
     hint = "; YAML reads 3e-4 and quoted numbers as text, write 0.0003" if number_as_text else ""
