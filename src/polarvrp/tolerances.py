@@ -1,7 +1,12 @@
-"""The one set of tolerances, used by mask, checker and references alike."""
+"""The one set of tolerances, used by mask, checker and references alike.
+
+Those of times and lengths hold for instances in the unit square, whose bounds stay below ``LARGEST_UNIT_BOUND``; at
+larger ones they grow with the bound (:func:`tolerance_at`), as the rounding of float32 does. Loads are whole numbers
+of units and need none in the mask.
+"""
 
 MASK_EPSILON = 1e-6
-"""Every feasibility test of the environment: the float32 load of an exactly full route exceeds 1 by up to 1.2e-7."""
+"""Windows, closing times and limits in the environment's mask."""
 
 LOAD_TOLERANCE = 1e-6
 """Checker and references: demands are float32 fractions, their float64 sums exceed 1 by up to 1.2e-7."""
@@ -15,3 +20,16 @@ REFERENCE_TOLERANCE = 1e-9
 
 COST_TOLERANCE = 1e-6
 """Stored against recomputed cost."""
+
+LARGEST_UNIT_BOUND = 5.0
+"""Above every window, closing time and limit of the generators."""
+
+
+def tolerance_at(bound: float, tolerance: float) -> float:
+    """Excess over a window's end, closing time or limit that is let pass.
+
+    Args:
+        bound: Which must not be exceeded, at least 0.
+        tolerance: In the unit square.
+    """
+    return tolerance * max(1.0, bound / LARGEST_UNIT_BOUND)

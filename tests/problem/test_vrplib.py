@@ -229,9 +229,9 @@ def test_normalisation():
     np.testing.assert_array_equal(
         instances.locs[0], np.array([[0, 0], [8, 4], [8, 0], [5, 1], [6, 1]], dtype=np.float32) / 8
     )
-    np.testing.assert_array_equal(instances.demand_linehaul[0], np.array([0, 4, 6, 10, 1], dtype=np.float32) / 10)
+    np.testing.assert_array_equal(instances.demand_linehaul[0], np.array([0, 4, 6, 10, 1]) / 10)
     assert instances.capacity == 10 and len(instances) == 1 and not instances.flags.any()
-    assert instances.locs.dtype == instances.demand_linehaul.dtype == np.float32
+    assert (instances.locs.dtype, instances.demand_linehaul.dtype) == (np.float32, np.float64)
 
 
 def test_all_nodes_in_one_place():

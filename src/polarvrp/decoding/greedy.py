@@ -15,7 +15,6 @@ from polarvrp.environment.environment import Environment, MixedBackhaulRule
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
-from polarvrp.problem.symmetries import augment
 from polarvrp.problem.tours import flat_actions
 
 ENTRIES_PER_BATCH = {"cpu": 1 << 21, "cuda": 1 << 27}
@@ -66,8 +65,8 @@ def solve_greedily(policy: Policy, instances: Instances[Tensor], decoding: Decod
 def _solve_batch(
     engine: Engine, policy: Policy, instances: Instances[Tensor], decoding: Decoding
 ) -> tuple[Tensor, list[list[int]]]:
-    augmented = augment(instances, decoding.augmentations)
-    environment = Environment(augmented, decoding.mixed_backhauls)
+    environment = Environment(instances, decoding.mixed_backhauls).symmetric(decoding.augmentations)
+    augmented = environment.instances
     embeddings = policy.encode(augmented).embeddings
     cost = torch.full((len(augmented),), torch.inf, dtype=augmented.locs.dtype, device=augmented.locs.device)
     actions = torch.zeros(len(augmented), environment.max_actions, dtype=torch.int64, device=cost.device)

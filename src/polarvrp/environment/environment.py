@@ -7,6 +7,7 @@ no loop over instances or rows, so one step can be captured in a graph.
 Shape legend: B instances, S rows (solutions under construction) per instance, N = K + n nodes (K depots first).
 """
 
+import copy
 from dataclasses import replace
 from typing import Literal
 
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from polarvrp.environment.state import Constants, State, entries_of, fresh_state, rows_of
 from polarvrp.problem.instances import Instances
+from polarvrp.problem.symmetries import augment
 from polarvrp.problem.tours import most_actions
-from polarvrp.tolerances import MASK_EPSILON
 
 MixedBackhaulRule = Literal["strict", "published"]
 
@@ -60,7 +61,7 @@ class Environment:
         at_depot = state.current < self.num_depots
         target = torch.where(to_depot, state.depot, action)
         leg = entries_of(rows_of(constants.distances, state.current), target)
-        free_leg = to_depot & (at_depot | constants.open_route[..., 0])
+        free_leg = to_depot & (at_depot | constants.open_route)
         leg = leg.masked_fill(free_leg, 0.0)
 
         linehaul = entries_of(constants.linehaul, action)
@@ -73,9 +74,9 @@ class Environment:
             depot=torch.where(to_depot, action, state.depot),
             time=(start + entries_of(constants.service, action)).masked_fill(to_depot, 0.0),
             length=(state.length + leg).masked_fill(to_depot, 0.0),
-            used_linehaul=(state.used_linehaul + linehaul).masked_fill(to_depot, 0.0),
-            used_backhaul=used_backhaul.masked_fill(to_depot, 0.0),
-            peak_load=peak.masked_fill(to_depot, 0.0),
+            used_linehaul=(state.used_linehaul + linehaul).masked_fill(to_depot, 0),
+            used_backhaul=used_backhaul.masked_fill(to_depot, 0),
+            peak_load=peak.masked_fill(to_depot, 0),
             visited=state.visited.scatter(2, action[..., None], True),
             tried=state.tried,
             travelled=state.travelled + leg,
@@ -95,7 +96,7 @@ class Environment:
     def cost(self, state: State) -> Tensor:
         """Length of all routes, the leg that closes the last one included, float, ``[B, S]``."""
         closing = entries_of(rows_of(self.constants.distances, state.current), state.depot)
-        return state.travelled + closing.masked_fill(self.constants.open_route[..., 0], 0.0)
+        return state.travelled + closing.masked_fill(self.constants.open_route, 0.0)
 
     def features(self, state: State) -> Tensor:
         """What a decoder sees of each row, float, ``[B, S, 5]``.
@@ -103,9 +104,35 @@ class Environment:
         Free linehaul capacity, free backhaul capacity, time, route length, whether routes are open (paper,
         appendix on the decoder).
         """
-        open_route = self.constants.open_route[..., 0].to(state.time.dtype).expand_as(state.time)
-        columns = (1 - state.used_linehaul, 1 - state.used_backhaul, state.time, state.length, open_route)
-        return torch.stack(columns, dim=-1)
+        constants, dtype = self.constants, state.time.dtype
+        capacity = constants.capacity.to(dtype)
+        free_linehaul, free_backhaul = (
+            (constants.capacity - used).to(dtype) / capacity for used in (state.used_linehaul, state.used_backhaul)
+        )
+        open_route = constants.open_route.to(dtype).expand_as(state.time)
+        return torch.stack((free_linehaul, free_backhaul, state.time, state.length, open_route), dim=-1)
+
+    def servable(self) -> Tensor:
+        """Customers whom an empty vehicle of some depot may serve alone, bool, ``[B, n]``.
+
+        A rollout comes to its end if and only if these are all of them.
+        """
+        batch, nodes = self.constants.distances.shape[:2]
+        depots = torch.arange(self.num_depots, device=self.constants.distances.device).expand(batch, -1)
+        mask = torch.ones(batch, self.num_depots, nodes, dtype=torch.bool, device=depots.device)
+        state = fresh_state(self.constants, self.num_depots, self.num_depots, mask)
+        alone = self._customer_mask(replace(state, current=depots, depot=depots))
+        return alone[..., self.num_depots :].any(1)
+
+    def symmetric(self, count: int) -> "Environment":
+        """The instances under the first symmetries (``problem.symmetries.augment``), at the very same distances.
+
+        Coordinates of the copies are rounded, so distances between them would differ in their last bits.
+        """
+        copies = copy.copy(self)
+        copies.instances = augment(self.instances, count)
+        copies.constants = self.constants.repeated(count)
+        return copies
 
     def _with_mask(self, state: State) -> State:
         """The state with its mask and deadlock bookkeeping renewed."""
@@ -124,18 +151,14 @@ class Environment:
 
     def _customer_mask(self, state: State) -> Tensor:
         """Customers that may come next, False at depots, bool, ``[B, S, N]``."""
-        constants, epsilon = self.constants, MASK_EPSILON
+        constants = self.constants
+        last_arrival, longest_way = constants.last_arrival, constants.longest_way
+        if self.num_depots > 1:
+            last_arrival, longest_way = rows_of(last_arrival, state.depot), rows_of(longest_way, state.depot)
         out = rows_of(constants.distances, state.current)
-        back = constants.distances[:, None, 0] if self.num_depots == 1 else rows_of(constants.distances, state.depot)
-        arrival = state.time[..., None] + out
-        ready = torch.maximum(arrival, constants.earliest) + constants.service
-        legal = ~state.visited & (arrival < constants.latest + epsilon)
-        legal &= constants.open_route | (ready + back < constants.closing + epsilon)
-        back = back.masked_fill(constants.open_route, 0.0)
-        legal &= state.length[..., None] + out + back <= constants.limit + epsilon
-        legal &= self._load_fits(state)
-        legal[..., : self.num_depots] = False
-        return legal
+        legal = ~state.visited & (state.time[..., None] + out < last_arrival)
+        legal &= state.length[..., None] + out <= longest_way
+        return legal & self._load_fits(state)
 
     def _load_fits(self, state: State) -> Tensor:
         """Customers whose goods the vehicle can take in the order of visits, bool, ``[B, S, N]``.
@@ -143,11 +166,13 @@ class Environment:
         Adding a delivery raises every earlier load of the route, hence ``peak + linehaul``; adding a pickup raises
         the present load only, which is the sum of pickups.
         """
-        constants, full = self.constants, 1 + MASK_EPSILON
-        linehaul_fits = state.used_linehaul[..., None] + constants.linehaul <= full
-        backhaul_fits = state.used_backhaul[..., None] + constants.backhaul <= full
-        after_backhaul = entries_of(constants.is_backhaul, state.current)[..., None]
-        in_order = torch.where(constants.is_backhaul, backhaul_fits, linehaul_fits & ~after_backhaul)
-        blocking = state.peak_load if self.strict else state.used_backhaul
-        beside = constants.is_backhaul | (blocking[..., None] + constants.linehaul <= full)
-        return torch.where(constants.mixed, linehaul_fits & backhaul_fits & beside, in_order)
+        constants = self.constants
+        blocking = torch.maximum(state.used_linehaul, state.peak_load if self.strict else state.used_backhaul)
+        used = torch.where(constants.mixed, blocking, state.used_linehaul)
+        free = constants.capacity - used
+        after_backhaul = entries_of(constants.is_backhaul, state.current) & ~constants.mixed
+        free = free.masked_fill(after_backhaul, -1)  # no linehaul customer any more
+        free_backhaul = constants.capacity - state.used_backhaul
+        linehaul_fits = constants.linehaul <= free[..., None]
+        backhaul_fits = constants.backhaul <= free_backhaul[..., None]
+        return torch.where(constants.is_backhaul, backhaul_fits, linehaul_fits)

@@ -1,14 +1,15 @@
 """State of a batch of partial solutions and the constants of their instances.
 
-Shape legend: B instances, S solutions under construction per instance, N = K + n nodes (K depots first).
+Shape legend: B instances, S solutions under construction per instance, K depots, N = K + n nodes (depots first).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from polarvrp.problem.instances import Instances
+from polarvrp.tolerances import LARGEST_UNIT_BOUND, MASK_EPSILON
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,9 @@ class State:
         depot: Depot of the running route, int64, ``[B, S]``.
         time: Moment at which ``current`` is left, service included, float, ``[B, S]``.
         length: Length of the running route so far, float, ``[B, S]``.
-        used_linehaul: Deliveries of the running route, float, ``[B, S]``.
-        used_backhaul: Pickups of the running route, float, ``[B, S]``.
-        peak_load: Largest load anywhere on the running route given what it serves so far (mixed backhauls),
-            float, ``[B, S]``.
+        used_linehaul: Deliveries of the running route in units, int32, ``[B, S]``.
+        used_backhaul: Pickups of the running route, likewise.
+        peak_load: Largest load anywhere on the running route given what it serves so far (mixed backhauls), likewise.
         visited: Nodes seen so far; a depot counts once it was an action, bool, ``[B, S, N]``.
         tried: Depots already tried in the present deadlock, bool, ``[B, S, K]``.
         travelled: Length of all legs so far, float, ``[B, S]``.
@@ -47,38 +47,92 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What the rules need of each instance, shaped to broadcast against ``[B, S, N]``."""
+    """What the rules need of each instance, shaped to broadcast against ``[B, S, N]``.
 
-    distances: Tensor  # [B, N, N]
-    linehaul: Tensor  # [B, 1, N]
-    backhaul: Tensor  # [B, 1, N]
-    is_backhaul: Tensor  # [B, 1, N]
-    earliest: Tensor  # [B, 1, N]
-    latest: Tensor  # [B, 1, N]
-    service: Tensor  # [B, 1, N]
-    closing: Tensor  # [B, 1, 1]
-    limit: Tensor  # [B, 1, 1]
-    open_route: Tensor  # [B, 1, 1]
-    mixed: Tensor  # [B, 1, 1]
+    Loads are whole units, so that sums are exact at any capacity. Distances and bounds are computed in float64 and
+    rounded once.
+
+    Attributes:
+        distances: Float, ``[B, N, N]``.
+        linehaul: Int32, ``[B, 1, N]``.
+        backhaul: Int32, ``[B, 1, N]``.
+        is_backhaul: Bool, ``[B, 1, N]``.
+        earliest: Float, ``[B, 1, N]``.
+        service: Float, ``[B, 1, N]``.
+        last_arrival: Customers must be reached before it by a route of that depot, to be in time there and, unless
+            routes are open, back; minus infinity at depots, float, ``[B, K, N]``.
+        longest_way: Length up to which such a route may have grown on arrival, float, ``[B, K, N]``.
+        capacity: Int32, ``[B, 1]``.
+        open_route: Bool, ``[B, 1]``.
+        mixed: Bool, ``[B, 1]``.
+    """
+
+    distances: Tensor
+    linehaul: Tensor
+    backhaul: Tensor
+    is_backhaul: Tensor
+    earliest: Tensor
+    service: Tensor
+    last_arrival: Tensor
+    longest_way: Tensor
+    capacity: Tensor
+    open_route: Tensor
+    mixed: Tensor
 
     @classmethod
     def of(cls, instances: Instances[Tensor]) -> "Constants":
         """Constants of ``instances``, on their device and in their precision."""
-        locs = instances.locs
-        backhaul = instances.demand_backhaul[:, None]
+        num_depots, dtype = instances.num_depots, instances.locs.dtype
+        distances = distance_matrix(instances.locs)
+        open_route = instances.open_route[:, None, None]
+        back = distances[:, :num_depots].masked_fill(open_route, 0.0)  # [B, K, N]
+        earliest, latest = instances.time_windows.double()[:, None].unbind(-1)  # [B, 1, N]
+        service = instances.service_time.double()[:, None]
+        home = with_tolerance(latest[..., :num_depots]).transpose(1, 2) - back - service  # [B, K, N]
+        home = home.masked_fill(home <= earliest, -torch.inf).masked_fill(open_route, torch.inf)
+        last_arrival = torch.minimum(with_tolerance(latest), home)
+        last_arrival[..., :num_depots] = -torch.inf
+        limit = with_tolerance(instances.distance_limit.double())
+        backhaul = units_of(instances.demand_backhaul, instances.capacity)[:, None]
         return cls(
-            distances=(locs[:, :, None] - locs[:, None]).norm(dim=-1),
-            linehaul=instances.demand_linehaul[:, None],
+            distances=distances.to(dtype),
+            linehaul=units_of(instances.demand_linehaul, instances.capacity)[:, None],
             backhaul=backhaul,
             is_backhaul=backhaul > 0,
-            earliest=instances.time_windows[:, None, :, 0],
-            latest=instances.time_windows[:, None, :, 1],
-            service=instances.service_time[:, None],
-            closing=instances.time_windows[:, :1, None, 1],
-            limit=instances.distance_limit[:, None, None],
-            open_route=instances.open_route[:, None, None],
-            mixed=(instances.backhaul_class == 2)[:, None, None],
+            earliest=earliest.to(dtype),
+            service=service.to(dtype),
+            last_arrival=last_arrival.to(dtype),
+            longest_way=(limit[:, None, None] - back).to(dtype),
+            capacity=torch.full_like(backhaul[:, 0, :1], instances.capacity),
+            open_route=open_route[..., 0],
+            mixed=(instances.backhaul_class == 2)[:, None],
         )
+
+    def repeated(self, count: int) -> "Constants":
+        """Those of ``count`` copies of the instances, one copy of all after the other."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Constants(**{name: torch.cat([tensor] * count) for name, tensor in tensors.items()})
+
+
+def distance_matrix(locs: Tensor) -> Tensor:
+    """Distances between the nodes of each instance, ``[B, N, 2]`` to float64 ``[B, N, N]``."""
+    wide = locs.double()
+    return (wide[:, :, None] - wide[:, None]).norm(dim=-1)
+
+
+def units_of(demand: Tensor, capacity: int) -> Tensor:
+    """Demands in whole units, int32; more than the capacity counts as one unit more.
+
+    Args:
+        demand: Fractions of the capacity, float.
+        capacity: Below 2^30, so that sums of two loads stay in range.
+    """
+    return (demand.double() * capacity).round().clamp(max=capacity + 1).to(torch.int32)
+
+
+def with_tolerance(bound: Tensor) -> Tensor:
+    """Bounds that rounding cannot turn against those who keep the given ones (``tolerances.tolerance_at``)."""
+    return bound + MASK_EPSILON * (bound / LARGEST_UNIT_BOUND).clamp(min=1.0)
 
 
 def rows_of(table: Tensor, index: Tensor) -> Tensor:
@@ -95,15 +149,16 @@ def fresh_state(constants: Constants, num_rows: int, num_depots: int, mask: Tens
     """State before the first action, with the given mask."""
     batch, nodes = constants.distances.shape[:2]
     zero = constants.distances.new_zeros(batch, num_rows)
+    empty = constants.capacity.new_zeros(batch, num_rows)
     node = torch.zeros(batch, num_rows, dtype=torch.int64, device=zero.device)
     return State(
         current=node,
         depot=node,
         time=zero,
         length=zero,
-        used_linehaul=zero,
-        used_backhaul=zero,
-        peak_load=zero,
+        used_linehaul=empty,
+        used_backhaul=empty,
+        peak_load=empty,
         visited=torch.zeros(batch, num_rows, nodes, dtype=torch.bool, device=zero.device),
         tried=torch.zeros(batch, num_rows, num_depots, dtype=torch.bool, device=zero.device),
         travelled=zero,

@@ -5,13 +5,13 @@ the networks, so that it can testify against each of them.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.tolerances import LOAD_TOLERANCE, MASK_EPSILON, REFERENCE_TOLERANCE
+from polarvrp.tolerances import LOAD_TOLERANCE, MASK_EPSILON, REFERENCE_TOLERANCE, tolerance_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ class _Instance:
     is_open: bool
     mixed: bool
     num_depots: int
+    capacity: int
 
     @classmethod
     def of(cls, instances: Instances[NodeArrays], index: int) -> "_Instance":
@@ -125,7 +126,12 @@ class _Instance:
             bool(instances.open_route[index]),
             int(instances.backhaul_class[index]) == 2,
             instances.num_depots,
+            instances.capacity,
         )
+
+    def units(self, load: float) -> int:
+        """A load in whole units of demand."""
+        return round(load * self.capacity)
 
     def distance(self, start: int, end: int) -> float:
         (x, y), (other_x, other_y) = self.locs[start], self.locs[end]
@@ -149,8 +155,9 @@ def check_tour(
         instances: Arrays in main memory.
         index: Which instance.
         actions: Its tour in flat form.
-        time_tolerance: Excess over windows, closing times and limits that ``first_problem`` lets pass; loads are
-            allowed ``LOAD_TOLERANCE``. The numbers of the report stay raw.
+        time_tolerance: Excess over windows, closing times and limits that ``first_problem`` lets pass, in the unit
+            square (``tolerances.tolerance_at``); loads are allowed ``LOAD_TOLERANCE``. The numbers of the report stay
+            raw.
 
     Raises:
         InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
@@ -164,11 +171,11 @@ def check_tour(
         length = _length(instance, route)
         cost += length
         load, load_problem = _worst_load(instance, route)
-        late, late_problem = _worst_time(instance, route, length)
+        late, late_problem = _worst_time(instance, route, length, time_tolerance)
         load_violation, time_violation = max(load_violation, load), max(time_violation, late)
         if first_problem is None and load > LOAD_TOLERANCE:
             first_problem = f"route {number} {load_problem}"
-        if first_problem is None and late > time_tolerance:
+        if first_problem is None and late_problem is not None:
             first_problem = f"route {number} {late_problem}"
     worst = max(load_violation, time_violation)
     return TourReport(cost, load_violation, time_violation, worst, len(routes), first_problem)
@@ -238,22 +245,36 @@ def _worst_load(instance: _Instance, route: Route) -> tuple[float, str]:
     return max(worst, 0.0), problem
 
 
-def _worst_time(instance: _Instance, route: Route, length: float) -> tuple[float, str]:
-    """Largest excess over a window, the closing time or the length limit, and what is wrong there."""
-    worst, problem = length - instance.limit, f"has length {length:.6f}, the limit is {instance.limit:.6f}"
+def _worst_time(instance: _Instance, route: Route, length: float, tolerance: float) -> tuple[float, str | None]:
+    """Largest excess over a window, the closing time or the length limit; the worst that the tolerance forbids."""
+    worst, gravest, problem = 0.0, 0.0, None
+    for node, value, bound in _bounded(instance, route, length):
+        excess = value - bound
+        worst = max(worst, excess)
+        if excess > max(gravest, tolerance_at(bound, tolerance)):
+            gravest, problem = excess, _lateness(instance, node, value, bound)
+    return worst, problem
+
+
+def _bounded(instance: _Instance, route: Route, length: float) -> Iterator[tuple[int | None, float, float]]:
+    """What has a bound: the route's length (no node), starts of service, the return; node, value, bound."""
+    yield None, length, instance.limit
     time, node = 0.0, route.depot
     for customer in route.customers:
         earliest, latest = instance.windows[customer]
         start = max(time + instance.distance(node, customer), earliest)
-        if start - latest > worst:
-            worst, problem = start - latest, f"serves customer {customer} at {start:.6f}, its window ends {latest:.6f}"
+        yield customer, start, latest
         time, node = start + instance.service[customer], customer
     if not instance.is_open:
-        time += instance.distance(node, route.depot)
-        closing = instance.windows[route.depot][1]
-        if time - closing > worst:
-            worst, problem = time - closing, f"returns at {time:.6f}, depot {route.depot} closes at {closing:.6f}"
-    return max(worst, 0.0), problem
+        yield route.depot, time + instance.distance(node, route.depot), instance.windows[route.depot][1]
+
+
+def _lateness(instance: _Instance, node: int | None, value: float, bound: float) -> str:
+    if node is None:
+        return f"has length {value:.6f}, the limit is {bound:.6f}"
+    if node < instance.num_depots:
+        return f"returns at {value:.6f}, depot {node} closes at {bound:.6f}"
+    return f"serves customer {node} at {value:.6f}, its window ends {bound:.6f}"
 
 
 def first_impossible_customer(instances: Instances[Any], index: int) -> str | None:
@@ -270,7 +291,7 @@ def first_impossible_customer(instances: Instances[Any], index: int) -> str | No
     instance = _Instance.of(instances, index)
     for customer in range(instance.num_depots, len(instance.locs)):
         demand = max(instance.linehaul[customer], instance.backhaul[customer])
-        if demand - 1.0 > LOAD_TOLERANCE:
+        if instance.units(demand) > instance.capacity:
             return f"customer {customer}: demand {demand:.6g} exceeds the capacity 1"
         depots = sorted(range(instance.num_depots), key=lambda depot: instance.distance(depot, customer))
         obstacles = [_obstacle(instance, depot, customer) for depot in depots]
@@ -287,11 +308,11 @@ def _obstacle(instance: _Instance, depot: int, customer: int) -> str | None:
     earliest, latest = instance.windows[customer]
     closing = math.inf if instance.is_open else instance.windows[depot][1]
     back = max(arrival, earliest) + instance.service[customer] + arrival
-    if max(arrival, earliest) - latest > MASK_EPSILON:
+    if max(arrival, earliest) - latest > tolerance_at(latest, MASK_EPSILON):
         return f"its window ends at {latest:.6g}, the first arrival is {arrival:.6g}"
-    if back - closing > MASK_EPSILON:
+    if back - closing > tolerance_at(closing, MASK_EPSILON):
         return f"the vehicle would be back at {back:.6g}, depot {depot} closes at {closing:.6g}"
-    if length - instance.limit > MASK_EPSILON:
+    if length - instance.limit > tolerance_at(instance.limit, MASK_EPSILON):
         return f"the way there{'' if instance.is_open else ' and back'} is {length:.6g}, the limit {instance.limit:.6g}"
     return None
 
@@ -322,11 +343,11 @@ class _Vehicle:
 
     def _has_room(self, instance: _Instance, customer: int) -> bool:
         linehaul, backhaul = instance.linehaul[customer], instance.backhaul[customer]
-        full = 1.0 + LOAD_TOLERANCE / 2  # float32 demands of a full vehicle exceed 1 by a rounding
-        if self.delivered + linehaul > full or self.collected + backhaul > full:
+        full = instance.capacity
+        if instance.units(self.delivered + linehaul) > full or instance.units(self.collected + backhaul) > full:
             return False
         if instance.mixed:
-            return backhaul > 0.0 or self.peak + linehaul <= full
+            return backhaul > 0.0 or instance.units(self.peak + linehaul) <= full
         return backhaul > 0.0 or self.collected == 0.0
 
     def serve(self, instance: _Instance, customer: int) -> None:

@@ -34,6 +34,9 @@ CVRP_KEYS = {"TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "CAPACITY"} | INFORMATIVE_
 UNROUNDED_SETS = re.compile(r"(CMT|Golden|Li|tai)[_\d]")
 """Sets whose costs are published without rounding, although their files say EUC_2D like the rounded ones."""
 
+LARGEST_CAPACITY = 2**30 - 1
+"""Of instances for networks, whose loads are whole numbers of 32 bits."""
+
 CVRP_SECTIONS = {"NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"}
 
 Row: TypeAlias = tuple[int, list[str]]
@@ -186,13 +189,21 @@ def to_instances(library: LibraryInstance) -> Instances[NodeArrays]:
     their ratios; demands are divided by the capacity.
 
     Returns:
-        One instance, floats in float32; ``capacity`` is that of the library, so whole demands are recovered exactly.
+        One instance, floats in float32, demands in float64, from which whole ones are recovered exactly by
+        ``capacity``, that of the library.
+
+    Raises:
+        DataError: If the capacity is above ``LARGEST_CAPACITY``.
     """
     xy = library.coordinates
     low = xy.min(axis=0)
     scale = float((xy.max(axis=0) - low).max()) or 1.0
     nodes = len(xy)
-    demands = library.demands.astype(np.float32) / np.float32(library.capacity)
+    if library.capacity > LARGEST_CAPACITY:
+        raise DataError(
+            f"{library.name}: CAPACITY must be at most {LARGEST_CAPACITY}, got {library.capacity}; scale it"
+        )
+    demands = library.demands / library.capacity
     windows = np.zeros((1, nodes, 2), dtype=np.float32)
     windows[..., 1] = np.inf
     return Instances(

@@ -30,7 +30,6 @@ from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
 from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Policy
-from polarvrp.tolerances import MASK_EPSILON
 
 MAX_NODES, MAX_DEPOTS = 128, 62
 SMALLEST_BLOCK = 16
@@ -153,8 +152,8 @@ def fused_rollout(
         tours,
         _record(segments),
         Scratch(
-            torch.empty(grid, 7, rows, dtype=torch.float32, device=starts.device),
-            torch.empty(grid, 9, rows, dtype=torch.int64, device=starts.device),
+            torch.empty(grid, 4, rows, dtype=torch.float32, device=starts.device),
+            torch.empty(grid, 12, rows, dtype=torch.int64, device=starts.device),
             starts.new_zeros(1),
         ),
         0 if sampler is None else sampler.first,
@@ -290,7 +289,7 @@ def _record(segments: Segments) -> Record:
 
 
 def _problem(environment: Environment) -> Problem:
-    """Constants as the kernels read them; the sums with epsilon are those of the environment."""
+    """Constants as the kernels read them."""
     if environment.num_depots > MAX_DEPOTS:
         raise ConfigError(
             f"engine fused serves up to {MAX_DEPOTS} depots, got {environment.num_depots}; use engine parallel"
@@ -298,20 +297,20 @@ def _problem(environment: Environment) -> Problem:
     constants = environment.constants
     num_nodes = constants.distances.shape[1]
     missing = _node_block(num_nodes) - num_nodes
-    latest = functional.pad(constants.latest + MASK_EPSILON, (0, missing), value=-torch.inf)
-    others = (constants.linehaul, constants.backhaul, constants.earliest, constants.service)
-    linehaul, backhaul, earliest, service = (functional.pad(values, (0, missing)) for values in others)
-    rules = (
-        constants.closing + MASK_EPSILON,
-        constants.limit + MASK_EPSILON,
-        constants.limit,
-        constants.open_route.to(latest.dtype),
-        constants.mixed.to(latest.dtype),
-    )
+
+    def padded(*tables: Tensor) -> Tensor:
+        return functional.pad(torch.stack(tables, dim=-2), (0, missing)).contiguous()
+
+    last_arrival = functional.pad(constants.last_arrival, (0, missing), value=-torch.inf)
+    longest_way = functional.pad(constants.longest_way, (0, missing))
+    flags = (constants.open_route.int(), constants.mixed.int())
     return Problem(
         distances=functional.pad(constants.distances, (0, missing, 0, missing)).to(torch.float32).contiguous(),
-        attributes=torch.cat((linehaul, backhaul, earliest, latest, service), dim=1).to(torch.float32).contiguous(),
-        rules=torch.cat(rules, dim=1).flatten(1).to(torch.float32).contiguous(),
+        loads=padded(constants.linehaul[:, 0], constants.backhaul[:, 0]),
+        times=padded(constants.earliest[:, 0], constants.service[:, 0]).to(torch.float32),
+        bounds=torch.stack((last_arrival, longest_way), dim=2).to(torch.float32),
+        limit=environment.instances.distance_limit.to(torch.float32),
+        rules=torch.cat((constants.capacity, *flags), dim=1).contiguous(),
     )
 
 

@@ -18,15 +18,15 @@ from polarvrp.decoding.fused.kernels.rules import Moves, State
 class Scratch(NamedTuple):
     """Memory of all programs, or of one."""
 
-    numbers: Any  # float32 [programs, 7, R]
-    words: Any  # int64 [programs, 9, R]
+    numbers: Any  # float32 [programs, 4, R]
+    words: Any  # int64 [programs, 12, R]
     zero: Any  # int64 [1]
 
 
 @triton.jit
 def scratch_of(scratch, program, rows: tl.constexpr):
     """That of one program, an int64."""
-    return Scratch(scratch.numbers + program * 7 * rows, scratch.words + program * 9 * rows, scratch.zero)
+    return Scratch(scratch.numbers + program * 4 * rows, scratch.words + program * 12 * rows, scratch.zero)
 
 
 @triton.jit
@@ -38,13 +38,13 @@ def load_state(scratch, lane, rows: tl.constexpr):
         depot=tl.load(words + rows).to(tl.int32),
         time=tl.load(numbers),
         length=tl.load(numbers + rows),
-        used_linehaul=tl.load(numbers + 2 * rows),
-        used_backhaul=tl.load(numbers + 3 * rows),
-        peak_load=tl.load(numbers + 4 * rows),
+        used_linehaul=tl.load(words + 9 * rows).to(tl.int32),
+        used_backhaul=tl.load(words + 10 * rows).to(tl.int32),
+        peak_load=tl.load(words + 11 * rows).to(tl.int32),
         visited_low=tl.load(words + 2 * rows),
         visited_high=tl.load(words + 3 * rows),
         tried=tl.load(words + 4 * rows),
-        travelled=tl.load(numbers + 5 * rows),
+        travelled=tl.load(numbers + 2 * rows),
     )
 
 
@@ -64,13 +64,13 @@ def load_moves(scratch, lane, rows: tl.constexpr):
 @triton.jit
 def load_number(scratch, lane, rows: tl.constexpr):
     """Load the random numbers of some rows."""
-    return tl.load(scratch.numbers + 6 * rows + lane)
+    return tl.load(scratch.numbers + 3 * rows + lane)
 
 
 @triton.jit
 def store_number(scratch, lane, number, rows: tl.constexpr):
     """Store a random number for each of some rows."""
-    tl.store(scratch.numbers + 6 * rows + lane, number)
+    tl.store(scratch.numbers + 3 * rows + lane, number)
 
 
 @triton.jit
@@ -79,10 +79,7 @@ def store(scratch, lane, state, moves, rows: tl.constexpr):
     numbers, words = scratch.numbers + lane, scratch.words + lane
     tl.store(numbers, state.time)
     tl.store(numbers + rows, state.length)
-    tl.store(numbers + 2 * rows, state.used_linehaul)
-    tl.store(numbers + 3 * rows, state.used_backhaul)
-    tl.store(numbers + 4 * rows, state.peak_load)
-    tl.store(numbers + 5 * rows, state.travelled)
+    tl.store(numbers + 2 * rows, state.travelled)
     tl.store(words, state.current.to(tl.int64))
     tl.store(words + rows, state.depot.to(tl.int64))
     tl.store(words + 2 * rows, state.visited_low)
@@ -92,3 +89,6 @@ def store(scratch, lane, state, moves, rows: tl.constexpr):
     tl.store(words + 6 * rows, moves.high)
     tl.store(words + 7 * rows, moves.number.to(tl.int64))
     tl.store(words + 8 * rows, moves.served.to(tl.int64))
+    tl.store(words + 9 * rows, state.used_linehaul.to(tl.int64))
+    tl.store(words + 10 * rows, state.used_backhaul.to(tl.int64))
+    tl.store(words + 11 * rows, state.peak_load.to(tl.int64))

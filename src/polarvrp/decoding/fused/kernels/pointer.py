@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from polarvrp.decoding.fused.kernels.rules import contains
+from polarvrp.decoding.fused.kernels.rules import contains, free_share
 from polarvrp.model import decoder, norms
 from polarvrp.model.kernels.products import EXCLUDED, product
 
@@ -74,11 +74,11 @@ def seen_by(instance, state, remaining: tl.constexpr, dtype: tl.constexpr):
     Its columns are free linehaul (or, of the forms of what remains, free load), free backhaul, time, length (or length
     left) and open; 0 beyond. Those that a form lacks weigh nothing.
     """
-    free, length = 1 - state.used_linehaul, state.length
-    free_backhaul = 1 - state.used_backhaul
+    free, length = free_share(instance, state.used_linehaul), state.length
+    free_backhaul = free_share(instance, state.used_backhaul)
     if remaining:
         free = tl.where(free_backhaul == 1, free, free_backhaul)
-        length = tl.where(instance.longest == float("inf"), WITHOUT_LIMIT, instance.longest - length)
+        length = tl.where(instance.limit == float("inf"), WITHOUT_LIMIT, instance.limit - length)
     column = tl.arange(0, STATE_BLOCK)[None, :]
     seen = tl.where(column == 0, free[:, None], 0.0)
     seen = tl.where(column == 1, free_backhaul[:, None], seen)

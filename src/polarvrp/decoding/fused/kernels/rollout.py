@@ -27,6 +27,7 @@ from polarvrp.decoding.fused.kernels.rules import (
     advance,
     all_customers,
     contains,
+    free_share,
     instance_of,
     legal_moves,
     length_of,
@@ -88,7 +89,7 @@ def program_of(
     programs = tl.cdiv(num_rows, rows)
     index = segment // programs
     return Program(
-        instance=instance_of(problem, index, nodes.shape[0]),
+        instance=instance_of(problem, index, num_depots, nodes.shape[0]),
         everyone=all_customers(nodes, num_nodes, num_depots),
         scratch=scratch,
         seed=seed,
@@ -118,8 +119,8 @@ def note(record, program, made, decided, row, action, state, moves, node_block: 
     tl.store(record.row + slot, row, mask=room)
     tl.store(record.current + slot, state.current, mask=room)
     tl.store(record.action + slot, action, mask=room)
-    tl.store(record.features + slot * 5, 1 - state.used_linehaul, mask=room)
-    tl.store(record.features + slot * 5 + 1, 1 - state.used_backhaul, mask=room)
+    tl.store(record.features + slot * 5, free_share(program.instance, state.used_linehaul), mask=room)
+    tl.store(record.features + slot * 5 + 1, free_share(program.instance, state.used_backhaul), mask=room)
     tl.store(record.features + slot * 5 + 2, state.time, mask=room)
     tl.store(record.features + slot * 5 + 3, state.length, mask=room)
     tl.store(record.features + slot * 5 + 4, program.instance.open_route.to(tl.float32), mask=room)

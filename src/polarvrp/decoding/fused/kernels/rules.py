@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator, no-untyped-def"
 """Environment inside a kernel: mask and transition of ``environment.Environment`` for some rows of one instance.
 
-The same float32 operations in the same order, so that masks and costs are the same to the last bit.
+The same operations in the same order, so that masks and costs are the same to the last bit.
 
 Nodes are padded to P, a power of two; padded nodes are never legal. Sets of nodes are two words of bits, node n is
 bit ``n % 64`` of word ``n // 64``; up to 64 nodes the second word is 0 and never looked at.
@@ -14,30 +14,30 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from polarvrp.tolerances import MASK_EPSILON
-
 WORD_BITS = tl.constexpr(64)
-FULL = tl.constexpr(1.0 + MASK_EPSILON)  # capacity 1
-ATTRIBUTES = tl.constexpr(5)
-RULES = tl.constexpr(5)
+RULES = tl.constexpr(3)
 
 
 class Problem(NamedTuple):
-    """Instances, float32."""
+    """Instances: ``environment.Constants`` as kernels read them."""
 
-    distances: Any  # [B, P, P]
-    attributes: Any  # [B, 5, P]: linehaul, backhaul, earliest, latest + epsilon (-inf on padding), service
-    rules: Any  # [B, 5]: closing + epsilon, limit + epsilon, limit, open route, mixed backhauls
+    distances: Any  # float32 [B, P, P]
+    loads: Any  # int32 [B, 2, P]: linehaul, backhaul
+    times: Any  # float32 [B, 2, P]: earliest, service
+    bounds: Any  # float32 [B, K, 2, P]: last arrival (-inf at depots and on padding), longest way
+    limit: Any  # float32 [B]
+    rules: Any  # int32 [B, 3]: capacity, open route, mixed backhauls
 
 
 class Instance(NamedTuple):
     """One of them: pointers to its tables, and its rules, ``[1]`` each."""
 
     distances: Any
-    attributes: Any
-    closing: Any
+    loads: Any
+    times: Any
+    bounds: Any
     limit: Any
-    longest: Any
+    capacity: Any
     open_route: Any
     mixed: Any
 
@@ -96,17 +96,18 @@ def contains(low, high, nodes, node_block: tl.constexpr):
 
 
 @triton.jit
-def instance_of(problem, index, node_block: tl.constexpr):
+def instance_of(problem, index, num_depots: tl.constexpr, node_block: tl.constexpr):
     """Instance ``index``, an int64."""
     rules = problem.rules + index * RULES + tl.arange(0, 1)
     return Instance(
         distances=problem.distances + index * node_block * node_block,
-        attributes=problem.attributes + index * ATTRIBUTES * node_block,
-        closing=tl.load(rules),
-        limit=tl.load(rules + 1),
-        longest=tl.load(rules + 2),
-        open_route=tl.load(rules + 3) > 0,
-        mixed=tl.load(rules + 4) > 0,
+        loads=problem.loads + index * 2 * node_block,
+        times=problem.times + index * 2 * node_block,
+        bounds=problem.bounds + index * num_depots * 2 * node_block,
+        limit=tl.load(problem.limit + index + tl.arange(0, 1)),
+        capacity=tl.load(rules),
+        open_route=tl.load(rules + 1) > 0,
+        mixed=tl.load(rules + 2) > 0,
     )
 
 
@@ -127,9 +128,9 @@ def start_of(present, everyone):
         depot=nowhere,
         time=zero,
         length=zero,
-        used_linehaul=zero,
-        used_backhaul=zero,
-        peak_load=zero,
+        used_linehaul=nowhere,
+        used_backhaul=nowhere,
+        peak_load=nowhere,
         visited_low=tl.where(present, nobody, everyone[0]),
         visited_high=tl.where(present, nobody, everyone[1]),
         tried=nobody,
@@ -145,19 +146,23 @@ def has_served(state, everyone):
 
 
 @triton.jit
+def free_share(instance, used):
+    """Share of the capacity that a load leaves (``Environment.features``), ``[R]``."""
+    return tl.div_rn((instance.capacity - used).to(tl.float32), instance.capacity.to(tl.float32))
+
+
+@triton.jit
 def load_fits(instance, state, nodes, strict: tl.constexpr):
     """Customers whose goods the vehicle can take (``Environment._load_fits``), ``[R, P]``."""
     node_block: tl.constexpr = nodes.shape[0]
-    linehaul = tl.load(instance.attributes + nodes)[None, :]
-    backhaul = tl.load(instance.attributes + node_block + nodes)[None, :]
-    is_backhaul = backhaul > 0
-    linehaul_fits = state.used_linehaul[:, None] + linehaul <= FULL
-    backhaul_fits = state.used_backhaul[:, None] + backhaul <= FULL
-    after_backhaul = tl.load(instance.attributes + node_block + state.current) > 0
-    blocking = state.peak_load if strict else state.used_backhaul
-    beside = linehaul_fits & backhaul_fits & (is_backhaul | (blocking[:, None] + linehaul <= FULL))
-    in_order = tl.where(is_backhaul, backhaul_fits, linehaul_fits & ~after_backhaul[:, None])
-    return tl.where(instance.mixed, beside, in_order)
+    linehaul = tl.load(instance.loads + nodes)[None, :]
+    backhaul = tl.load(instance.loads + node_block + nodes)[None, :]
+    blocking = tl.maximum(state.used_linehaul, state.peak_load if strict else state.used_backhaul)
+    free = instance.capacity - tl.where(instance.mixed, blocking, state.used_linehaul)
+    after_backhaul = tl.load(instance.loads + node_block + state.current) > 0
+    free = tl.where(after_backhaul & ~instance.mixed, -1, free)
+    free_backhaul = instance.capacity - state.used_backhaul
+    return tl.where(backhaul > 0, backhaul <= free_backhaul[:, None], linehaul <= free[:, None])
 
 
 @triton.jit
@@ -166,18 +171,15 @@ def legal_customers(instance, state, nodes, num_depots: tl.constexpr, strict: tl
     node_block: tl.constexpr = nodes.shape[0]
     out = tl.load(instance.distances + state.current[:, None] * node_block + nodes[None, :])
     if num_depots == 1:
-        back = tl.load(instance.distances + nodes)[None, :]
+        last_arrival = tl.load(instance.bounds + nodes)[None, :]
+        longest_way = tl.load(instance.bounds + node_block + nodes)[None, :]
     else:
-        back = tl.load(instance.distances + state.depot[:, None] * node_block + nodes[None, :])
-    earliest = tl.load(instance.attributes + 2 * node_block + nodes)[None, :]
-    latest = tl.load(instance.attributes + 3 * node_block + nodes)[None, :]
-    service = tl.load(instance.attributes + 4 * node_block + nodes)[None, :]
-    arrival = state.time[:, None] + out
-    legal = arrival < latest
-    legal = legal & (instance.open_route | (tl.maximum(arrival, earliest) + service + back < instance.closing))
-    back = tl.where(instance.open_route, 0.0, back)
-    legal = legal & (state.length[:, None] + out + back <= instance.limit)
-    legal = legal & load_fits(instance, state, nodes, strict) & (nodes >= num_depots)[None, :]
+        bounds = instance.bounds + state.depot[:, None] * (2 * node_block) + nodes[None, :]
+        last_arrival = tl.load(bounds)
+        longest_way = tl.load(bounds + node_block)
+    legal = state.time[:, None] + out < last_arrival
+    legal = legal & (state.length[:, None] + out <= longest_way)
+    legal = legal & load_fits(instance, state, nodes, strict)
     visited = contains(state.visited_low[:, None], state.visited_high[:, None], nodes[None, :], node_block)
     return legal & ~visited
 
@@ -215,10 +217,10 @@ def advance(instance, state, moves, action, node_block: tl.constexpr, num_depots
     target = tl.where(to_depot, state.depot, action)
     leg = tl.load(instance.distances + state.current * node_block + target)
     leg = tl.where(to_depot & ((state.current < num_depots) | instance.open_route), 0.0, leg)
-    linehaul = tl.load(instance.attributes + action)
-    backhaul = tl.load(instance.attributes + node_block + action)
-    earliest = tl.load(instance.attributes + 2 * node_block + action)
-    service = tl.load(instance.attributes + 4 * node_block + action)
+    linehaul = tl.load(instance.loads + action)
+    backhaul = tl.load(instance.loads + node_block + action)
+    earliest = tl.load(instance.times + action)
+    service = tl.load(instance.times + node_block + action)
     used_backhaul = state.used_backhaul + backhaul
     peak = tl.where(backhaul > 0, tl.maximum(state.peak_load, used_backhaul), state.peak_load + linehaul)
     bit = tl.full([1], 1, tl.int64) << (action % WORD_BITS).to(tl.int64)
@@ -228,9 +230,9 @@ def advance(instance, state, moves, action, node_block: tl.constexpr, num_depots
         depot=tl.where(to_depot, action, state.depot),
         time=tl.where(to_depot, 0.0, tl.maximum(state.time + leg, earliest) + service),
         length=tl.where(to_depot, 0.0, state.length + leg),
-        used_linehaul=tl.where(to_depot, 0.0, state.used_linehaul + linehaul),
-        used_backhaul=tl.where(to_depot, 0.0, used_backhaul),
-        peak_load=tl.where(to_depot, 0.0, peak),
+        used_linehaul=tl.where(to_depot, 0, state.used_linehaul + linehaul),
+        used_backhaul=tl.where(to_depot, 0, used_backhaul),
+        peak_load=tl.where(to_depot, 0, peak),
         visited_low=state.visited_low | tl.where(in_low, bit, 0),
         visited_high=state.visited_high | tl.where(in_low, 0, bit),
         tried=moves.tried,
