@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from polarvrp.environment.environment import Environment, MixedBackhaulRule
+from polarvrp.environment.environment import Environment, Protocol
 from polarvrp.environment.state import rows_of
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import to_tensors
@@ -59,7 +59,7 @@ def nearest_neighbour_rollout(environment: Environment) -> tuple[float, float]:
 @pytest.mark.golden
 @pytest.mark.parametrize(("variant", "rule", "at_50", "at_100"), GOLDEN)
 def test_mean_cost_and_actions_of_the_first_hundred_test_instances(
-    variant: str, rule: MixedBackhaulRule, at_50: tuple[float, float | None], at_100: tuple[float, float | None]
+    variant: str, rule: Protocol, at_50: tuple[float, float | None], at_100: tuple[float, float | None]
 ) -> None:
     for num_customers, (cost, actions) in ((50, at_50), (100, at_100)):
         arrays = generate_arrays(parse_variant(variant), num_customers, 100, seed=1234)

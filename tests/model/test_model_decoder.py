@@ -1,11 +1,15 @@
 """The pointer decoder against a plain version for one query, its states, masks, ramp and precision."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from helpers.model_samples import policy_of, queries, sample, shaken
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.model import ModelConfig
+from polarvrp.model.architectures import architecture_of
 from polarvrp.model.decoder import log_distances
 
 
@@ -30,8 +34,11 @@ def plain_version(policy, cache, instance_limit, locs, current, state, mask, ram
     size, glimpse = width // heads, []
     for h in range(heads):
         span = slice(h * size, (h + 1) * size)
-        weights = torch.softmax(torch.stack([query[span] @ parts[0][i, span] / size**0.5 for i in feasible]), 0)
-        glimpse.append(sum(w * parts[1][i, span] for w, i in zip(weights, feasible, strict=True)))
+        seen = feasible if decoder.glimpse_mask == "hard" else range(len(rows))
+        bonus = 1.0 if decoder.glimpse_mask == "plus_one" else 0.0
+        scores = [query[span] @ parts[0][i, span] / size**0.5 + (bonus if mask[i] else 0.0) for i in seen]
+        weights = torch.softmax(torch.stack(scores), 0)
+        glimpse.append(sum(w * parts[1][i, span] for w, i in zip(weights, seen, strict=True)))
     pointer = HEADS[type(decoder.head).__name__](decoder.head, glimpse, context, node, features, ramp)
     keys = parts[2] if decoder.map_logit_keys else rows
     logits = torch.stack([10 * torch.tanh(pointer @ keys[i] / width**0.5) for i in feasible])
@@ -76,6 +83,8 @@ HEADS = {"PlainHead": plain_head, "GatedHead": gated_head, "ReldHead": reld_head
 DECODERS = [
     ("polarnet", "ple", {}),
     ("mtpomo_ablation", "shared", {}),
+    ("mtpomo_ablation", "shared", {"glimpse_mask": "hard"}),
+    ("cada", "shared", {"glimpse_mask": "none"}),
     ("mtpomo", "shared", {}),
     ("routefinder", "shared", {}),
     ("moses", "shared", {"adapters": "none"}),
@@ -149,6 +158,18 @@ def test_queries_of_an_instance_do_not_see_each_other():
     torch.testing.assert_close(together, torch.cat(alone, dim=1))
     subset, _ = policy.log_probs(cache[1:], current[1:], state[1:], mask[1:])
     torch.testing.assert_close(together[1:], subset)
+
+
+@pytest.mark.parametrize("size", [50, 100])
+@pytest.mark.parametrize("name", BACKBONES)
+def test_the_glimpse_mask_is_that_of_the_authors(name, size):
+    """CaDA and the paper's forms of MTPOMO and MVMoE add the mask to the scores; a setting says otherwise."""
+    wanted = "plus_one" if name in {"cada", "mtpomo_ablation", "mvmoe_ablation"} else "hard"
+    for encoder in BACKBONES[name]:
+        config = ModelConfig(name, encoder, num_customers=size)
+        assert architecture_of(config).decoder.glimpse_mask == wanted
+        for choice in ("hard", "plus_one", "none"):
+            assert architecture_of(replace(config, glimpse_mask=choice)).decoder.glimpse_mask == choice
 
 
 @pytest.mark.parametrize("glimpse_mask", ["hard", "plus_one", "none"])

@@ -222,3 +222,14 @@ def test_inconsistent_arrays(arrays, change, message, tmp_path):
     with pytest.raises(DataError, match=re.escape(f"{path}: ") + ".*" + re.escape(message)) as caught:
         read_instances(path)
     assert "\n" not in str(caught.value)
+
+
+def test_demands_are_read_as_whole_multiples_of_a_unit() -> None:
+    """Noise of other writers vanishes, so that loads add up exactly; what the generators write stays bit for bit."""
+    for name, size in (("VRPB", 20), ("CVRP", 100)):
+        arrays = generate_arrays(VARIANTS[name], size, 50, 7)
+        noisy = arrays | {"demand_linehaul": arrays["demand_linehaul"] * np.float32(1 + 2e-5)}
+        exact, read = instances_from_arrays(arrays), instances_from_arrays(noisy)
+        np.testing.assert_array_equal(exact.demand_linehaul[:, 1:], arrays["demand_linehaul"])
+        np.testing.assert_array_equal(read.demand_linehaul, exact.demand_linehaul)
+        np.testing.assert_array_equal(exact.demand_backhaul[:, 1:], arrays.get("demand_backhaul", 0.0))

@@ -209,12 +209,31 @@ def test_unseen_variants_follow_the_laws_of_the_test_sets(name):
         depots = batch.num_depots
         if field not in ("distance_limit", "locs"):
             assert np.array_equal(ours[:, :depots], theirs[:, :depots]), field
-        if not np.isfinite(ours).all():
+        of_published_trainings = field in ("time_windows", "distance_limit") and depots > 1
+        if of_published_trainings or not np.isfinite(ours).all():
             continue
         ours, theirs = ours.reshape(len(ours), -1), theirs.reshape(len(theirs), -1)
         for first, second in ((ours.mean(axis=1), theirs.mean(axis=1)), (ours.std(axis=1), theirs.std(axis=1))):
             error = math.hypot(first.std() / math.sqrt(len(first)), second.std() / math.sqrt(len(second)))
             assert abs(first.mean() - second.mean()) <= 5 * error + 1e-7, field
+
+
+def test_windows_and_limits_of_several_depots_are_those_of_published_trainings():
+    """Windows leave time for the farthest depot; limits reach from one depot to all customers, not between depots."""
+    batch = to_arrays(of("MDVRPLTW"))
+    locs = batch.locs.astype(np.float64)
+    away = np.linalg.norm(locs[:, :3, None] - locs[:, None, 3:], axis=-1)  # [B, K, n]
+    farthest = away.max(axis=1)
+    opens, closes = batch.time_windows[:, 3:].astype(np.float64).transpose(2, 0, 1)
+    share = (opens - farthest) / (4.6 - batch.service_time[:, 3:] - (closes - opens) - 2 * farthest)
+    assert share.min() > -1e-5 and share.max() < 1 + 1e-5
+    np.testing.assert_allclose(np.quantile(share, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.01)
+    reach = 2 * away.max(axis=2).min(axis=1)
+    limit = batch.distance_limit.astype(np.float64)
+    assert (limit > reach).all()
+    share = (limit - reach) / (2.8 - reach)
+    assert share.max() <= 1 + 1e-5
+    np.testing.assert_allclose(np.quantile(share, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03)
 
 
 def test_every_instance_of_an_unseen_variant_has_a_solution():

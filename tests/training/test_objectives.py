@@ -5,6 +5,11 @@ import math
 import pytest
 import torch
 
+from helpers.walks import follow, random_walk
+from polarvrp.decoding.rollout import pad_actions
+from polarvrp.environment.environment import Environment
+from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.tours import actions_to_routes, routes_to_actions
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
 
 
@@ -25,6 +30,41 @@ def test_preference_is_the_mean_over_all_ordered_pairs(tours: tuple[torch.Tensor
                 if cost[i, j] < cost[i, k]:
                     total -= math.log(1 / (1 + math.exp(-0.05 * float(likelihood[i, j] - likelihood[i, k]))))
     assert float(preference(cost, likelihood, 0.05)) == pytest.approx(total / (3 * 5 * 5), rel=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1 - 2e-5, 1 - 1.1e-5, 1 - 0.9e-5, 1 - 1e-7, 1.0, 1 + 0.9e-5, 1 + 1.1e-5])
+@pytest.mark.parametrize("scale", [0.3, 12.0, 1e4])
+def test_costs_within_rounding_of_each_other_are_equal(factor: float, scale: float) -> None:
+    """Every pair by hand: a tour wins if it is shorter by more than a hundred-thousandth of the longer one."""
+    cost = torch.tensor([[scale, scale * factor, 2 * scale, math.inf]], dtype=torch.float64)
+    likelihood = torch.tensor([[-3.0, -5.0, -4.0, -1.0]], dtype=torch.float64)
+    costs, likelihoods = cost[0].tolist(), likelihood[0].tolist()
+    total = 0.0
+    for winner in range(4):
+        for loser in range(4):
+            shorter, longer = costs[winner], costs[loser]
+            if math.isfinite(longer) and shorter < longer and (longer - shorter) / longer > 1e-5:
+                total += math.log(1 + math.exp(-0.05 * (likelihoods[winner] - likelihoods[loser])))
+    assert float(preference(cost, likelihood, 0.05)) == pytest.approx(total / 16, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["CVRP", "OVRPBLTW", "MDVRPTW"])
+def test_a_tour_is_never_preferred_to_itself_with_its_routes_in_another_order(name: str) -> None:
+    instances = generate_batch(30, 8, torch.Generator().manual_seed(0), "cpu", (name,))
+    environment = Environment(instances)
+    actions, cost = random_walk(environment, 8, torch.Generator().manual_seed(1))
+    depots = instances.num_depots
+    turned = [
+        [routes_to_actions(actions_to_routes(row, depots)[::-1], depots) for row in rows] for rows in actions.tolist()
+    ]
+    other, legal = follow(environment, pad_actions(turned, torch.device("cpu")))
+    assert legal.all()
+    assert (other != cost).any()  # by rounding alone
+    pairs = torch.stack((cost, other), dim=-1).flatten(0, 1)
+    _, coefficients = loss_and_coefficients(lambda c, ll: preference(c, ll, 0.05), pairs, torch.zeros_like(pairs))
+    assert coefficients.abs().max() == 0
+    _, advantages = loss_and_coefficients(reinforce, pairs, torch.zeros_like(pairs))
+    assert advantages.abs().max() > 0  # REINFORCE takes costs as they are
 
 
 def test_reinforce_is_the_mean_of_advantage_times_likelihood(tours: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -37,7 +37,8 @@ class DecoderParts:
         head: ``plain``, ``gated`` or ``reld``.
         output: Output map of a plain head: ``linear``, ``mixture`` or ``light`` (mixture or linear by a gate).
         output_bias: The linear output map has a bias.
-        glimpse_mask: ``hard``, ``plus_one`` or ``none``.
+        glimpse_mask: ``hard``, ``plus_one`` or ``none``; the authors of CaDA and of the paper's forms of MTPOMO and
+            MVMoE add the mask to the scores.
         unused_map: Hold the map of a graph context that the authors' networks never use.
     """
 
@@ -116,11 +117,11 @@ POLARNET = Architecture(
     features="limit", embedding_bias=True, block=PRE_RMS, decoder=DecoderParts(head="gated"), rope="proper"
 )
 ROUTEFINDER_ABLATION = Architecture(features="limit", embedding_bias=True, block=PRE_RMS, decoder=DecoderParts())
-MTPOMO_ABLATION = replace(ROUTEFINDER_ABLATION, block=POST_INSTANCE)
+MTPOMO_ABLATION = replace(ROUTEFINDER_ABLATION, block=POST_INSTANCE, decoder=DecoderParts(glimpse_mask="plus_one"))
 MVMOE_ABLATION = replace(
     MTPOMO_ABLATION,
     block=replace(POST_INSTANCE, feedforward="mixture"),
-    decoder=DecoderParts(output="mixture"),
+    decoder=DecoderParts(output="mixture", glimpse_mask="plus_one"),
 )
 MTPOMO = Architecture(
     features="coordinates",
@@ -144,7 +145,7 @@ CADA = Architecture(
     features="limit",
     embedding_bias=True,
     block=POST_RMS,
-    decoder=DecoderParts(),
+    decoder=DecoderParts(glimpse_mask="plus_one"),
     stack="dual",
     flags=CADA_FLAGS,
     prompt="tokens",
@@ -152,7 +153,7 @@ CADA = Architecture(
     sparse_factor=0.2,
 )
 CADA_LARGE = replace(CADA, prompt_tokens=1, sparse_factor=None)
-FILMMED = replace(CADA, film_depth=1)
+FILMMED = replace(CADA, film_depth=1, decoder=DecoderParts())
 MOSES = Architecture(
     features="globals",
     embedding_bias=False,

@@ -21,10 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, nargs="+", required=True, help="one Parquet file a set, in order")
     parser.add_argument("--first", type=int, metavar="K", help="solve only the first K instances of each set")
     parser.add_argument(
-        "--mixed-backhauls",
+        "--protocol",
         choices=("strict", "published"),
         default="strict",
-        help="load rule while decoding; published repeats the published environments, which overload vehicles",
+        help="rules while decoding; published repeats the published environments, which overload vehicles with mixed "
+        "backhauls and let tours compete that start illegally",
     )
     add_policy_arguments(parser)
 
@@ -58,8 +59,8 @@ def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.
     from polarvrp.progress import progress
     from polarvrp.solutions.solutions import write_solutions
 
-    decoding = Decoding(options.augmentations, mixed_backhauls=options.mixed_backhauls, engine=options.engine)
-    effort = {"augmentations": options.augmentations, "mixed_backhauls": options.mixed_backhauls}
+    decoding = Decoding(options.augmentations, protocol=options.protocol, engine=options.engine)
+    effort = {"augmentations": options.augmentations, "protocol": options.protocol}
     warm_up(trained.policy, sets[0], decoding, trained.bfloat16)
     jobs = list(zip(options.instances, sets, options.output, strict=True))
     for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from polarvrp.decoding.engine import Engine, make_engine
 from polarvrp.decoding.rollout import multi_start
-from polarvrp.environment.environment import Environment, MixedBackhaulRule
+from polarvrp.environment.environment import Environment, Protocol
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
@@ -28,13 +28,13 @@ class Decoding:
     Attributes:
         augmentations: Number of symmetries, 1 to 8.
         max_starts: Starts per symmetry, None for all.
-        mixed_backhauls: Load rule of mixed backhauls.
+        protocol: Rules of mixed backhauls and of illegal starts (``environment.Environment``).
         engine: One of ``decoding.engine.LEVELS``.
     """
 
     augmentations: int = 8
     max_starts: int | None = None
-    mixed_backhauls: MixedBackhaulRule = "strict"
+    protocol: Protocol = "strict"
     engine: str = "auto"
 
 
@@ -65,7 +65,7 @@ def solve_greedily(policy: Policy, instances: Instances[Tensor], decoding: Decod
 def _solve_batch(
     engine: Engine, policy: Policy, instances: Instances[Tensor], decoding: Decoding
 ) -> tuple[Tensor, list[list[int]]]:
-    environment = Environment(instances, decoding.mixed_backhauls).symmetric(decoding.augmentations)
+    environment = Environment(instances, decoding.protocol).symmetric(decoding.augmentations)
     augmented = environment.instances
     embeddings = policy.encode(augmented).embeddings
     cost = torch.full((len(augmented),), torch.inf, dtype=augmented.locs.dtype, device=augmented.locs.device)

@@ -211,7 +211,7 @@ def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, r
             moves.append(made.moves)
         likelihood = likelihood + made.log_likelihood
         _require_progress(environment, state)
-    cost = environment.cost(state).masked_fill(~legal, torch.inf)
+    cost = environment.cost(state).masked_fill(~environment.admitted(legal), torch.inf)
     return Trajectory(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)
 
 

@@ -19,7 +19,7 @@ from polarvrp.problem.instances import Instances
 from polarvrp.problem.symmetries import augment
 from polarvrp.problem.tours import most_actions
 
-MixedBackhaulRule = Literal["strict", "published"]
+Protocol = Literal["strict", "published"]
 
 
 class Environment:
@@ -27,17 +27,17 @@ class Environment:
 
     Args:
         instances: Tensors on one device.
-        mixed_backhauls: ``strict`` keeps the load within capacity everywhere. ``published`` is the test of the
-            published environments, which looks at one later delivery at a time and so lets vehicles overload; it
-            exists to compare with numbers obtained that way.
+        protocol: ``strict`` keeps every rule. ``published`` is for comparison with published numbers of zero-shot
+            sets: with mixed backhauls it tests one later delivery at a time, so that vehicles may overload, and tours
+            compete whose forced first action was illegal.
     """
 
-    def __init__(self, instances: Instances[Tensor], mixed_backhauls: MixedBackhaulRule = "strict") -> None:
+    def __init__(self, instances: Instances[Tensor], protocol: Protocol = "strict") -> None:
         self.instances = instances
         self.num_depots = instances.num_depots
         self.num_customers = instances.num_customers
         self.constants = Constants.of(instances)
-        self.strict = mixed_backhauls == "strict"
+        self.strict = protocol == "strict"
         self.max_actions = most_actions(self.num_customers, self.num_depots)
 
     def reset(self, num_rows: int) -> State:
@@ -123,6 +123,10 @@ class Environment:
         state = fresh_state(self.constants, self.num_depots, self.num_depots, mask)
         alone = self._customer_mask(replace(state, current=depots, depot=depots))
         return alone[..., self.num_depots :].any(1)
+
+    def admitted(self, legal: Tensor) -> Tensor:
+        """Tours that may be the best of their instance, given those whose forced first actions were legal."""
+        return legal if self.strict else torch.ones_like(legal)
 
     def symmetric(self, count: int) -> "Environment":
         """The instances under the first symmetries (``problem.symmetries.augment``), at the very same distances.

@@ -117,7 +117,8 @@ class Constants:
 def distance_matrix(locs: Tensor) -> Tensor:
     """Distances between the nodes of each instance, ``[B, N, 2]`` to float64 ``[B, N, N]``."""
     wide = locs.double()
-    return (wide[:, :, None] - wide[:, None]).norm(dim=-1)
+    distances: Tensor = (wide[:, :, None] - wide[:, None]).norm(dim=-1)
+    return distances
 
 
 def units_of(demand: Tensor, capacity: int) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products, compile_parts
 from polarvrp.problem.datasets import variant_of
@@ -18,6 +19,9 @@ from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.tours import check_tour, first_impossible_customer
 from polarvrp.solutions.solutions import SolutionRow
 from polarvrp.tolerances import POLICY_TOLERANCE
+
+INSTANCES_AT_ONCE = 128
+"""Whose distances are in memory together before they are decoded."""
 
 
 def evaluate_set(
@@ -36,7 +40,7 @@ def evaluate_set(
         One row an instance, in order. An instance with a customer whom no vehicle can serve gets no cost, only the
         reason.
     """
-    impossible = [first_impossible_customer(instances, index) for index in range(len(instances))]
+    impossible = _obstacles(instances, next(policy.parameters()).device)
     servable = [index for index, reason in enumerate(impossible) if reason is None]
     start_s = time.perf_counter()
     tours = _decode(policy, instances[np.array(servable)], decoding, bfloat16) if servable else []
@@ -61,6 +65,24 @@ def warm_up(policy: Policy, instances: Instances[NodeArrays], decoding: Decoding
     if next(policy.parameters()).device.type == "cuda":
         compile_parts(policy)
         evaluate_set(policy, "warm-up", instances, decoding, bfloat16)
+
+
+def _obstacles(instances: Instances[NodeArrays], device: torch.device) -> list[str | None]:
+    """Why each instance has no solution; None where its rollouts come to an end, which the mask alone decides."""
+    obstacles: list[str | None] = []
+    for first in range(0, len(instances), INSTANCES_AT_ONCE):
+        some = instances[first : first + INSTANCES_AT_ONCE]
+        servable = Environment(to_tensors(some, device)).servable().cpu()
+        obstacles += [None if all(row) else _obstacle(some, index, row) for index, row in enumerate(servable.tolist())]
+    return obstacles
+
+
+def _obstacle(instances: Instances[NodeArrays], index: int, servable: list[bool]) -> str:
+    exact = first_impossible_customer(instances, index)
+    if exact is not None:
+        return exact
+    customer = instances.num_depots + servable.index(False)
+    return f"customer {customer}: its window, closing time or limit leaves less room than float32 can tell"
 
 
 def _decode(

@@ -11,6 +11,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,17 @@ def instances_from_arrays(arrays: Arrays) -> Instances[NodeArrays]:
         capacity=capacity_for(customers),
     )
     _require_values(instances)
-    return instances
+    return replace(
+        instances,
+        demand_linehaul=_whole(instances.demand_linehaul, instances.capacity),
+        demand_backhaul=_whole(instances.demand_backhaul, instances.capacity),
+    )
+
+
+def _whole(demand: NDArray[np.float32], capacity: int) -> NDArray[np.float32]:
+    """Demands as the nearest multiples of one over the capacity, which environments and solvers count in."""
+    units: NDArray[np.float32] = np.rint(demand * np.float32(capacity))
+    return units / np.float32(capacity)
 
 
 def variant_of(instances: Instances[Any] | Arrays) -> Variant:

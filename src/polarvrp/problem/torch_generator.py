@@ -2,7 +2,9 @@
 
 Every attribute is drawn for every instance; those that its variant lacks are then removed. Over the sixteen training
 variants each attribute is so kept with probability 1/2, independently of the others. The laws are those of the test
-sets; only the arithmetic is float32. All instances of a batch have the same number of depots.
+sets, in float32, but for several depots, where published trainings and test sets differ: here vehicles of every depot
+are back in time from each customer, and those of one reach all within the limit; in test sets both hold for the first
+depot. All instances of a batch have the same number of depots.
 
 Shape legend: B instances, K depots first, n customers, N = K + n nodes.
 """
@@ -76,8 +78,9 @@ def generate_batch(
     flags = _draw_flags(variants, batch_size if mixed else 1, generator, device).expand(batch_size, -1)  # [B, 6]
     open_route, has_windows, has_limit, has_backhauls, has_mixed = flags[:, :5].unbind(dim=1)  # [B]
 
-    distance = (locs[:, 1:] - locs[:, :1]).norm(dim=-1)  # [B, N-1], from the first depot to all other nodes
-    earliest, latest = _windows(distance[:, num_depots - 1 :], service, length, start, num_depots)  # [B, N]
+    depots, customers = locs[:, :num_depots, None], locs[:, None, num_depots:]
+    distance = (customers - depots).norm(dim=-1)  # [B, K, n]
+    earliest, latest = _windows(distance.amax(dim=1), service, length, start, num_depots)  # [B, N]
     unbounded = ~has_windows[:, None]
     demand = torch.where(is_backhaul, pickups, deliveries)  # [B, n]
     backhaul = demand * (is_backhaul & has_backhauls[:, None])  # [B, n]
@@ -137,11 +140,11 @@ def _with_depots(values: Tensor, num_depots: int, depot: float = 0.0) -> Tensor:
 def _windows(
     distance: Tensor, service: Tensor, length: Tensor, start: Tensor, num_depots: int
 ) -> tuple[Tensor, Tensor]:
-    """Earliest and latest starts ``[B, N]``, depots included, such that the first depot can serve each customer alone.
+    """Earliest and latest starts ``[B, N]``, depots included, such that every depot can serve each customer alone.
 
-    The earliest start lies between the first arrival and the last that lets the vehicle be back in time:
-    ``(1 + (h - 1) u) d`` with ``h = (closing - service - length) / d - 1``, here without the division, which would
-    turn a customer at the depot into NaN.
+    Distances are those from the farthest depot. The earliest start lies between the first arrival from there and the
+    last that lets the vehicle be back in time: ``(1 + (h - 1) u) d`` with ``h = (closing - service - length) / d - 1``,
+    here without the division, which would turn a customer at the depot into NaN.
     """
     room = DEPOT_CLOSING - service - length - 2.0 * distance  # [B, n]
     earliest = distance + room * start
@@ -149,7 +152,7 @@ def _windows(
 
 
 def _limits(distance: Tensor, uniform: Tensor) -> Tensor:
-    """Limits above the round trip to the farthest node from the first depot, ``[B]``."""
-    low = 2.0 * distance.amax(dim=1) + LIMIT_MARGIN
+    """Limits above the round trip to the farthest customer of the depot for which that is nearest, ``[B]``."""
+    low = 2.0 * distance.amax(dim=2).amin(dim=1) + LIMIT_MARGIN
     high = (low + LIMIT_MARGIN).clamp(min=LONGEST_LIMIT)
     return low + (high - low) * uniform

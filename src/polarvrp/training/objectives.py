@@ -17,6 +17,10 @@ from polarvrp.config.training import TrainConfig
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 
+EQUAL_COSTS = 1e-5
+"""Relative difference up to which tours count as equally long: the same routes in another order have another sum in
+float32, and by that alone a tour would be preferred to itself."""
+
 
 def objective_of(config: TrainConfig) -> Objective:
     """Loss of a training, as the record of its paradigm says."""
@@ -45,11 +49,11 @@ def preference(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tens
     """Preference optimisation over all ordered pairs of an instance's tours.
 
     Formula: minus the mean over i and all S * S pairs (j, k) of
-    ``1[cost_ij < cost_ik] * log sigmoid(temperature * (log p_ij - log p_ik))``; ties, the diagonal and
-    pairs with a tour that costs infinity, whose forced start was illegal, count 0.
+    ``1[cost_ij < cost_ik] * log sigmoid(temperature * (log p_ij - log p_ik))``; ties (``EQUAL_COSTS``), the diagonal
+    and pairs with a tour that costs infinity, whose forced start was illegal, count 0.
 
     Args:
-        cost: Float, ``[B, S]``.
+        cost: Above 0, float, ``[B, S]``.
         log_likelihood: Float, ``[B, S]``.
         temperature: The paper's alpha.
 
@@ -58,7 +62,8 @@ def preference(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tens
 
     Source: section on preference optimization with local augmented refinement.
     """
-    preferred = (cost[:, :, None] < cost[:, None, :]) & cost.isfinite()[:, None, :]
+    clearly_less = (1 - EQUAL_COSTS) * cost
+    preferred = (cost[:, :, None] < clearly_less[:, None, :]) & cost.isfinite()[:, None, :]
     margin = temperature * (log_likelihood[:, :, None] - log_likelihood[:, None, :])
     return -torch.where(preferred, logsigmoid(margin), torch.zeros_like(margin)).mean()
 

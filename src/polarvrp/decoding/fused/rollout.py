@@ -183,7 +183,7 @@ def fused_rollout(
     )
     return FusedTours(
         actions=tours.actions.transpose(1, 2).contiguous(),
-        cost=tours.cost.masked_fill(~(tours.legal & tours.served), torch.inf),
+        cost=tours.cost.masked_fill(~(environment.admitted(tours.legal) & tours.served), torch.inf),
         log_likelihood=tours.log_likelihood,
         unserved=(~tours.served).sum(),
         segments=None if record_length is None else segments,
