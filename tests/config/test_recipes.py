@@ -1,5 +1,6 @@
 """Recipes of the backbones' authors reach the specification of a training, and nothing else does."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.loading import load_study
 from polarvrp.config.recipes import recipe_of
+from polarvrp.config.study import StudyConfig
+from polarvrp.config.training import TrainingRecipe
+from polarvrp.errors import ConfigError
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import parse_train_spec, train_spec
 
@@ -39,6 +43,58 @@ def test_the_stages_of_moses() -> None:
 def test_a_suffix_wins_over_the_authors_temperature() -> None:
     run = parse_run("filmmed-shared-po-n50-alpha0.07-s0")
     assert parse_train_spec(train_spec(load_study(folder=CONFIG), run))[1].temperature == 0.07
+
+
+def study_with(tmp_path: Path, **training: object) -> StudyConfig:
+    """The packaged study with other values in section ``training``."""
+    lines = "".join(f"  {key}: {value}\n" for key, value in training.items())
+    own = tmp_path / "own.yaml"
+    own.write_text(f"training:\n{lines}" if lines else "{}", encoding="utf-8")
+    return load_study(own, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "ours", "theirs"),
+    [
+        ("filmmed-shared-po-n50-s0", "temperature", 0.1, 0.03),
+        ("cada-shared-rl-n100-s0", "learning_rate", 0.001, 0.0001),
+    ],
+)
+def test_a_value_that_a_recipe_would_override_is_refused_by_name(
+    tmp_path: Path, name: str, key: str, ours: float, theirs: float
+) -> None:
+    run = parse_run(name)
+    usual = getattr(TrainingRecipe(), key)
+    message = (
+        f"training.{key} is {ours:g}, but the authors of {run.backbone} train with {theirs:g}: "
+        f"leave it at {usual:g}, or set training.protocol: paper"
+    )
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        train_spec(study_with(tmp_path, **{key: ours}), run)
+    _, training = parse_train_spec(train_spec(study_with(tmp_path, **{key: ours}, protocol="paper"), run))
+    assert getattr(training, key) == ours
+    _, training = parse_train_spec(train_spec(study_with(tmp_path, **{key: theirs}), run))
+    assert getattr(training, key) == theirs
+
+
+def test_settings_that_a_recipe_says_nothing_about_and_suffixes_are_free(tmp_path: Path) -> None:
+    study = study_with(tmp_path, temperature=0.1, weight_decay=0.01)
+    for name in ("filmmed-shared-rl-n50-s0", "filmmed-shared-po-n50-alpha0.07-s0", "mtpomo-shared-po-n50-s0"):
+        assert parse_train_spec(train_spec(study, parse_run(name)))[1].weight_decay == 0.01
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_the_papers_protocol_is_one_for_all_backbones(tmp_path: Path, name: str) -> None:
+    study, usual = study_with(tmp_path, protocol="paper"), study_with(tmp_path)
+    run = parse_run(f"{name}-{BACKBONES[name].encoders[0]}-rl-n100-s0")
+    spec = train_spec(study, run)
+    _, training = parse_train_spec(spec)
+    assert (training.optimizer, training.mixed_batches, training.normalize_rewards) == ("adamw", True, False)
+    assert training.learning_rate == 0.0003
+    assert len(training.stages) == (6 if name == "moses" else 1)
+    assert "protocol" not in spec["training"]
+    changed = name in {"mtpomo", "mvmoe", "routefinder", "moses", "cada"}
+    assert (spec != train_spec(usual, run)) is changed
 
 
 def test_a_users_own_backbone_follows_the_protocol() -> None:

@@ -1,7 +1,6 @@
 """The pointer decoder against a plain version for one query, its states, masks, ramp and precision."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -165,11 +164,11 @@ def test_queries_of_an_instance_do_not_see_each_other():
 def test_the_glimpse_mask_is_that_of_the_authors(name, size):
     """CaDA and the paper's forms of MTPOMO and MVMoE add the mask to the scores; a setting says otherwise."""
     wanted = "plus_one" if name in {"cada", "mtpomo_ablation", "mvmoe_ablation"} else "hard"
-    for encoder in BACKBONES[name]:
-        config = ModelConfig(name, encoder, num_customers=size)
+    for encoder in BACKBONES[name].encoders:
+        config = ModelConfig(backbone=name, encoder=encoder, num_customers=size)
         assert architecture_of(config).decoder.glimpse_mask == wanted
         for choice in ("hard", "plus_one", "none"):
-            assert architecture_of(replace(config, glimpse_mask=choice)).decoder.glimpse_mask == choice
+            assert architecture_of(config.model_copy(update={"glimpse_mask": choice})).decoder.glimpse_mask == choice
 
 
 @pytest.mark.parametrize("glimpse_mask", ["hard", "plus_one", "none"])

@@ -246,9 +246,11 @@ def jobs_of(config: StudyConfig, wanted: Any) -> set[str]:
 
 
 def test_temperature_changes_preference_trainings_only(tmp_path: Path, quick: StudyConfig) -> None:
-    other = study(tmp_path, scale="quick", training={"temperature": 0.04})
-    # FiLMMeD is trained with its authors' temperature, whatever the study's
-    assert changed(quick, other) == jobs_of(quick, lambda run: run.paradigm != "rl" and run.backbone != "filmmed")
+    usual, other = (
+        study(tmp_path, scale="quick", training={"protocol": "paper", **changes})
+        for changes in ({}, {"temperature": 0.04})
+    )
+    assert changed(usual, other) == jobs_of(usual, lambda run: run.paradigm != "rl")
 
 
 def test_start_of_refinement_changes_polar_only(tmp_path: Path, quick: StudyConfig) -> None:

@@ -31,12 +31,14 @@ LARGE_RECIPES: Mapping[str, Mapping[str, Any]] = {"cada": {"learning_rate": 0.00
 LARGEST_SMALL_SIZE = 50
 
 
-def recipe_of(backbone: str, num_customers: int) -> dict[str, Any]:
+def recipe_of(backbone: str, num_customers: int, protocol: str = "authors") -> dict[str, Any]:
     """Departures of a backbone's authors from the protocol.
 
     Args:
         backbone: Name; one without a recipe of its own follows the protocol.
         num_customers: Size trained for.
+        protocol: ``authors``, or ``paper``: only the stages, without which a network of several stages is none.
     """
     large = LARGE_RECIPES.get(backbone, {}) if num_customers > LARGEST_SMALL_SIZE else {}
-    return {**RECIPES.get(backbone, {}), **large}
+    recipe = {**RECIPES.get(backbone, {}), **large}
+    return recipe if protocol == "authors" else {key: recipe[key] for key in ("stages",) if key in recipe}

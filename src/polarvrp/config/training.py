@@ -118,6 +118,11 @@ def _require_curriculum(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, .
 class StudyTraining(TrainingRecipe):
     """How the policies of a study are trained, and on what."""
 
+    protocol: Literal["authors", "paper"] = Field(
+        default="authors",
+        description="Baselines of the main tables are trained as their authors do, where that differs (optimiser, "
+        "composition of batches, normalised rewards, temperature, learning rate), or all by the paper's protocol.",
+    )
     variants: Literal["paper", "all"] = Field(
         default="paper",
         description="What the runs of the main tables are trained on: the paper's 16 variants, or all 48, which their "

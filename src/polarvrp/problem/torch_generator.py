@@ -78,8 +78,7 @@ def generate_batch(
     flags = _draw_flags(variants, batch_size if mixed else 1, generator, device).expand(batch_size, -1)  # [B, 6]
     open_route, has_windows, has_limit, has_backhauls, has_mixed = flags[:, :5].unbind(dim=1)  # [B]
 
-    depots, customers = locs[:, :num_depots, None], locs[:, None, num_depots:]
-    distance = (customers - depots).norm(dim=-1)  # [B, K, n]
+    distance = (locs[:, None, num_depots:] - locs[:, :num_depots, None]).norm(dim=-1)  # [B, K, n]
     earliest, latest = _windows(distance.amax(dim=1), service, length, start, num_depots)  # [B, N]
     unbounded = ~has_windows[:, None]
     demand = torch.where(is_backhaul, pickups, deliveries)  # [B, n]

@@ -26,8 +26,8 @@ from polarvrp.study.runs import RunSpec
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
 DATASET_CODE_VERSION = 1
 REFERENCE_CODE_VERSION = 1
-TRAIN_CODE_VERSION = 2
-EVALUATION_CODE_VERSION = 1
+TRAIN_CODE_VERSION = 3
+EVALUATION_CODE_VERSION = 2
 TABLE_CODE_VERSION = 1
 
 ABSENT_AT_DEFAULT = ("refiner", "starts")
@@ -92,9 +92,11 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     """What a trained policy depends on; settings that its paradigm or encoder never reads are left out.
 
     Raises:
-        ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names.
+        ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names,
+            or the recipe of the backbone's authors would override a value that the study changed.
     """
-    recipe = recipe_of(run.backbone, run.num_customers)
+    recipe = recipe_of(run.backbone, run.num_customers, study.training.protocol)
+    _require_agreement(study, run, recipe)
     defaults = {key: recipe.get(key, value) for key, value in ablation_defaults(study).items()}
     values = {key: value if getattr(run, key) is None else getattr(run, key) for key, value in defaults.items()}
     for key, default in defaults.items():
@@ -136,6 +138,22 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     }
     parse_train_spec(spec)
     return spec
+
+
+def _require_agreement(study: StudyConfig, run: RunSpec, recipe: Mapping[str, Any]) -> None:
+    """No value of the recipe takes the place of one that the study changed from the protocol's.
+
+    Raises:
+        ConfigError: If one would; the message names both.
+    """
+    usual = TrainingRecipe()
+    for key in TrainingRecipe.model_fields.keys() & recipe.keys() - set(unread_settings(run.paradigm)):
+        ours, theirs = getattr(study.training, key), recipe[key]
+        if ours not in (getattr(usual, key), theirs) and getattr(run, key, None) is None:
+            raise ConfigError(
+                f"training.{key} is {ours:g}, but the authors of {run.backbone} train with {theirs:g}: "
+                f"leave it at {getattr(usual, key):g}, or set training.protocol: paper"
+            )
 
 
 def parse_train_spec(spec: Mapping[str, Any]) -> tuple[ModelConfig, TrainConfig]:
