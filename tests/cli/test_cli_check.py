@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solu
 class Case:
     """A set on disk with a feasible solution of each instance."""
 
-    def __init__(self, folder, variant, count=3):
+    def __init__(self, folder, variant, count=3) -> None:
         self.arrays = generate_arrays(VARIANTS[variant], 8, count, 1)
         self.instances_path, self.solutions_path = folder / "set.npz", folder / "solutions.parquet"
         self.variant = variant
@@ -36,7 +37,7 @@ class Case:
                 )
             )
 
-    def change(self, index, **values):
+    def change(self, index, **values) -> None:
         self.rows[index] = dataclasses.replace(self.rows[index], **values)
 
     def check(self, key="solver"):
@@ -45,12 +46,12 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path):
+def case(tmp_path: Path):
     return Case(tmp_path, "VRPBLTW")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_feasible_solutions_pass(tmp_path, capsys, variant):
+def test_feasible_solutions_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str], variant) -> None:
     case = Case(tmp_path, variant, count=2)
     assert case.check() == 0
     mean = np.mean([row.cost for row in case.rows])
@@ -59,7 +60,7 @@ def test_feasible_solutions_pass(tmp_path, capsys, variant):
     )
 
 
-def test_a_wrong_cost_is_shown_with_the_exact_one(case, capsys):
+def test_a_wrong_cost_is_shown_with_the_exact_one(case, capsys: pytest.CaptureFixture[str]) -> None:
     """Off by more than 1e-6 is wrong, less is not."""
     exact = case.rows[1].cost
     case.change(0, cost=case.rows[0].cost + 9e-7)
@@ -70,7 +71,7 @@ def test_a_wrong_cost_is_shown_with_the_exact_one(case, capsys):
     assert "3 rows, 2 right, 1 wrong, 0 without a solution" in lines[1]
 
 
-def test_a_cost_that_is_no_number_is_wrong(case, capsys):
+def test_a_cost_that_is_no_number_is_wrong(case, capsys: pytest.CaptureFixture[str]) -> None:
     """Our writer refuses it; a foreign file may hold it."""
     assert case.check() == 0
     table = read_solutions(case.solutions_path)
@@ -96,13 +97,13 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("breaking", "message"), BROKEN)
-def test_infeasible_rows_are_named(case, capsys, breaking, message):
+def test_infeasible_rows_are_named(case, capsys: pytest.CaptureFixture[str], breaking, message) -> None:
     case.change(2, actions=breaking(case.rows[2].actions))
     assert case.check() == 1
     assert re.match(rf"instance 2 \(pyvrp\): {message}", capsys.readouterr().out)
 
 
-def test_a_late_tour_is_named_with_customer_and_time(tmp_path, capsys):
+def test_a_late_tour_is_named_with_customer_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Routes driven backwards miss a window or serve linehauls after backhauls."""
     case = Case(tmp_path, "VRPTW")
     for index in range(3):
@@ -112,7 +113,9 @@ def test_a_late_tour_is_named_with_customer_and_time(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("key", "excess", "code"), [("run", 5e-6, 0), ("run", 2e-5, 1), ("solver", 5e-6, 1)])
-def test_tolerances_of_references_and_policies(tmp_path, capsys, key, excess, code):
+def test_tolerances_of_references_and_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, excess: float, code: int
+) -> None:
     """A policy's clock runs in float32; a reference has no such excuse."""
     case = Case(tmp_path, "VRPL", count=1)
     actions = case.rows[0].actions
@@ -128,7 +131,7 @@ def test_tolerances_of_references_and_policies(tmp_path, capsys, key, excess, co
     assert ("has length" in capsys.readouterr().out) == bool(code)
 
 
-def test_rows_without_a_solution_are_counted_apart(case, capsys):
+def test_rows_without_a_solution_are_counted_apart(case, capsys: pytest.CaptureFixture[str]) -> None:
     case.change(0, cost=None, actions=(), routes=0, max_violation=None, reason="time limit")
     assert case.check() == 0
     assert "3 rows, 2 right, 0 wrong, 1 without a solution" in capsys.readouterr().out
@@ -138,7 +141,7 @@ def test_rows_without_a_solution_are_counted_apart(case, capsys):
     assert capsys.readouterr().out.endswith("0 right, 0 wrong, 3 without a solution\n")
 
 
-def test_only_the_first_wrong_rows_are_shown(tmp_path, capsys):
+def test_only_the_first_wrong_rows_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = Case(tmp_path, "CVRP", count=13)
     for index in range(13):
         case.change(index, cost=1.0)
@@ -148,7 +151,7 @@ def test_only_the_first_wrong_rows_are_shown(tmp_path, capsys):
     assert lines[9].startswith("instance 9 ") and lines[10] == "... and 3 more"
 
 
-def test_several_methods_in_one_file(case, capsys):
+def test_several_methods_in_one_file(case, capsys: pytest.CaptureFixture[str]) -> None:
     """Published solutions beside our own: each is judged for itself."""
     case.rows += [dataclasses.replace(row, method="published-ortools") for row in case.rows[:2]]
     case.change(4, cost=0.5)
@@ -167,7 +170,7 @@ MISMATCHES = [
 
 
 @pytest.mark.parametrize(("change", "message"), MISMATCHES)
-def test_solutions_of_another_set(case, capsys, change, message):
+def test_solutions_of_another_set(case, capsys: pytest.CaptureFixture[str], change, message) -> None:
     """Rows that belong to other instances are bad input, not wrong solutions."""
     change(case)
     assert case.check() == 2
@@ -175,13 +178,13 @@ def test_solutions_of_another_set(case, capsys, change, message):
     assert capsys.readouterr().err == wanted
 
 
-def test_unusable_files(case, tmp_path, capsys):
+def test_unusable_files(case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Missing, truncated, of another kind: one line, exit code 2."""
     case.check()
     instances, solutions = case.instances_path.read_bytes(), case.solutions_path.read_bytes()
     capsys.readouterr()
 
-    def refused(first, second, message):
+    def refused(first, second, message) -> None:
         assert main(["check", str(first), str(second)]) == 2
         error = capsys.readouterr().err
         assert re.fullmatch(rf"polarvrp check: .*{re.escape(message)}.*\n", error), error
@@ -202,7 +205,7 @@ def test_unusable_files(case, tmp_path, capsys):
 
 
 @pytest.fixture
-def library(tmp_path):
+def library(tmp_path: Path):
     """A published instance with its best-known solution as files."""
     name = "X-n101-k25"
     instance, cost, routes = load_set_x(name)
@@ -216,7 +219,7 @@ def library(tmp_path):
     return path, tmp_path / f"{name}.sol", routes, cost
 
 
-def test_the_best_known_solution_passes(library, capsys):
+def test_the_best_known_solution_passes(library, capsys: pytest.CaptureFixture[str]) -> None:
     """26 routes although the name says 25: the fleet is unlimited."""
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
@@ -224,7 +227,7 @@ def test_the_best_known_solution_passes(library, capsys):
     assert capsys.readouterr().out == f"{sol}: X-n101-k25, 26 routes, cost 27591: right\n"
 
 
-def test_a_solution_without_a_cost_is_priced(library, capsys):
+def test_a_solution_without_a_cost_is_priced(library, capsys: pytest.CaptureFixture[str]) -> None:
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
     sol.write_text(sol.read_text().replace("Cost 27591\n", ""))
@@ -232,7 +235,7 @@ def test_a_solution_without_a_cost_is_priced(library, capsys):
     assert capsys.readouterr().out.endswith("26 routes, cost 27591 (the file states none): right\n")
 
 
-def test_wrong_library_solutions(library, capsys):
+def test_wrong_library_solutions(library, capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong cost, overload, a customer left out: exit code 1 and the reason."""
     vrp, sol, routes, cost = library
     joined = [Route(0, routes[0].customers + routes[1].customers), *routes[2:]]
@@ -246,7 +249,7 @@ def test_wrong_library_solutions(library, capsys):
         assert message in capsys.readouterr().out
 
 
-def test_convention_of_distances(library, capsys):
+def test_convention_of_distances(library, capsys: pytest.CaptureFixture[str]) -> None:
     """Sets published without rounding are priced so; the option overrides the convention."""
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
@@ -260,13 +263,13 @@ def test_convention_of_distances(library, capsys):
     assert main(["check", str(vrp), str(sol), "--distances", "rounded"]) == 1
 
 
-def test_distances_of_a_set_have_no_convention(case, capsys):
+def test_distances_of_a_set_have_no_convention(case, capsys: pytest.CaptureFixture[str]) -> None:
     case.check()
     assert main(["check", str(case.instances_path), str(case.solutions_path), "--distances", "exact"]) == 2
     assert "--distances is for library files" in capsys.readouterr().err
 
 
-def test_unusable_library_files(library, tmp_path, capsys):
+def test_unusable_library_files(library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
     vrp.write_text("\n".join(vrp.read_text().splitlines()[:80]))  # six lines of header, 74 coordinates

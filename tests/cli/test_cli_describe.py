@@ -7,7 +7,7 @@ import pytest
 from polarvrp.cli.main import main
 
 
-def described(capsys, *words):
+def described(capsys: pytest.CaptureFixture[str], *words):
     assert main(["describe", *words]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -22,20 +22,22 @@ def described(capsys, *words):
         (("moses", "shared"), 10_139_455),
     ],
 )
-def test_parameters(capsys, words, parameters):
+def test_parameters(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...] | tuple[str, str], parameters: int
+) -> None:
     found = described(capsys, *words)
     assert found["parameters"] == sum(found["parameters_by_part"].values()) == parameters
     assert (found["backbone"], found["encoder"]) == words[:2]
 
 
-def test_parts_name_what_the_network_is_made_of(capsys):
+def test_parts_name_what_the_network_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
     parts = described(capsys, "polarnet", "ple")["parts"]
     assert parts["stack"] == "ple"
     assert parts["decoder"]["head"] == "gated"
     assert (parts["task_experts"], parts["prompt_tokens"], parts["rope"]) == (3, 6, "proper")
 
 
-def test_multiply_adds_of_the_shared_encoder_and_its_decoder(capsys):
+def test_multiply_adds_of_the_shared_encoder_and_its_decoder(capsys: pytest.CaptureFixture[str]) -> None:
     """Closed forms: maps of every row, attention of every pair of rows, 50 starts of 60 steps."""
     found = described(capsys, "polarnet", "shared")["multiply_adds"]
     rows, d, f = 51, 128, 512
@@ -47,7 +49,7 @@ def test_multiply_adds_of_the_shared_encoder_and_its_decoder(capsys):
     assert found["total"] == found["encoder"] + found["decoder"]
 
 
-def test_an_unknown_pair_ends_with_one_line(capsys):
+def test_an_unknown_pair_ends_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", "cada", "deep"]) == 2
     output = capsys.readouterr()
     assert output.out == ""

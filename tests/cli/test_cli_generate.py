@@ -4,6 +4,8 @@ import hashlib
 import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ def generate(output, variant="CVRP", num_customers=6, instances=3, seed=1234):
     return main([*words.split(), "--output", str(output)])
 
 
-def test_the_first_rows_of_the_published_test_set(tmp_path, capsys):
+def test_the_first_rows_of_the_published_test_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The whole published set, by its published hash, and a part of it."""
     whole, part = tmp_path / "whole.npz", tmp_path / "new" / "part.npz"
     assert generate(whole, "ovrpbltw", 50, 1000) == 0
@@ -32,7 +34,7 @@ def test_the_first_rows_of_the_published_test_set(tmp_path, capsys):
     )
 
 
-def test_the_file_says_how_it_was_made(tmp_path):
+def test_the_file_says_how_it_was_made(tmp_path: Path) -> None:
     """Name of the published folder is accepted; the recorded one is the paper's."""
     assert generate(tmp_path / "set.npz", "mdcvrp", 6, 2, 9) == 0
     assert read_metadata(tmp_path / "set.npz") == {
@@ -44,7 +46,7 @@ def test_the_file_says_how_it_was_made(tmp_path):
     }
 
 
-def test_a_deleted_file_comes_back_with_the_same_bytes(tmp_path):
+def test_a_deleted_file_comes_back_with_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     generate(path)
     before = path.read_bytes()
@@ -63,7 +65,9 @@ def test_a_deleted_file_comes_back_with_the_same_bytes(tmp_path):
         ({"instances": 4}, "instances 3 instead of 4"),
     ],
 )
-def test_another_set_is_not_overwritten(tmp_path, capsys, change, message):
+def test_another_set_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
+) -> None:
     path = tmp_path / "set.npz"
     generate(path)
     before = path.read_bytes()
@@ -72,7 +76,7 @@ def test_another_set_is_not_overwritten(tmp_path, capsys, change, message):
     assert path.read_bytes() == before
 
 
-def test_a_foreign_file_is_not_overwritten(tmp_path, capsys):
+def test_a_foreign_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "set.npz"
     path.write_text("my only copy")
     assert generate(path) == 2
@@ -90,7 +94,13 @@ def test_a_foreign_file_is_not_overwritten(tmp_path, capsys):
         ({"output": "set.csv"}, "--output must end in .npz, got set.csv"),
     ],
 )
-def test_bad_options_leave_nothing_behind(tmp_path, monkeypatch, capsys, options, message):
+def test_bad_options_leave_nothing_behind(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+    message: str,
+) -> None:
     """One line, exit code 2, no file."""
     monkeypatch.chdir(tmp_path)
     assert generate(**{"output": "set.npz"} | options) == 2
@@ -99,7 +109,7 @@ def test_bad_options_leave_nothing_behind(tmp_path, monkeypatch, capsys, options
     assert list(tmp_path.iterdir()) == []
 
 
-def test_generating_and_checking_import_no_torch(tmp_path):
+def test_generating_and_checking_import_no_torch(tmp_path: Path) -> None:
     """A hundred jobs of the workflow must not pay for it."""
     path = str(tmp_path / "set.npz")
     words = f"generate --variant MDVRPMBLTW --num-customers 5 --instances 2 --seed 1 --output {path}".split()

@@ -1,5 +1,7 @@
 """The gap is a mean of per-instance gaps, and nothing missing is ever filled in."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ COSTS = [11.0, 22.0, 44.0]
 REFERENCES = [10.0, 20.0, 50.0]
 
 
-def test_mean_of_gaps_differs_from_gap_of_means():
+def test_mean_of_gaps_differs_from_gap_of_means() -> None:
     """(10 + 10 - 12) / 3 percent, against 77 over 80."""
     summary = summarise_gaps(COSTS, REFERENCES)
     assert summary.gap_percent == pytest.approx(8 / 3)
@@ -27,7 +29,7 @@ def test_mean_of_gaps_differs_from_gap_of_means():
         ([11.0, 22.0, np.nan], [10.0, 20.0, np.nan]),  # neither did
     ],
 )
-def test_missing_values_are_left_out_of_every_number_and_counted(costs, references):
+def test_missing_values_are_left_out_of_every_number_and_counted(costs, references) -> None:
     summary = summarise_gaps(costs, references)
     assert summary.gap_percent == pytest.approx(10.0)
     assert summary.gap_of_means_percent == pytest.approx(10.0)
@@ -36,17 +38,17 @@ def test_missing_values_are_left_out_of_every_number_and_counted(costs, referenc
 
 
 @pytest.mark.parametrize("references", [[None, None, None], [np.nan] * 3])
-def test_without_any_reference_there_is_no_number(references):
+def test_without_any_reference_there_is_no_number(references) -> None:
     summary = summarise_gaps(COSTS, references)
     assert (summary.objective, summary.gap_percent, summary.gap_of_means_percent) == (None, None, None)
     assert (summary.instances, summary.left_out) == (0, 3)
 
 
-def test_reference_has_no_gap_to_itself():
+def test_reference_has_no_gap_to_itself() -> None:
     assert instance_gaps_percent(REFERENCES, REFERENCES).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_gap_does_not_depend_on_the_unit():
+def test_gap_does_not_depend_on_the_unit() -> None:
     scaled = summarise_gaps(np.array(COSTS) * 1000, np.array(REFERENCES) * 1000)
     assert scaled.gap_percent == pytest.approx(summarise_gaps(COSTS, REFERENCES).gap_percent)
 
@@ -61,6 +63,6 @@ def test_gap_does_not_depend_on_the_unit():
         ([1.0], [np.inf], "positive"),  # "nothing found" written as infinity
     ],
 )
-def test_unusable_input_is_refused(costs, references, message):
+def test_unusable_input_is_refused(costs: list[Any], references: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         summarise_gaps(costs, references)

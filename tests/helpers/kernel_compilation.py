@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SHARED_MEMORY_LIMIT = 227 * 1024
 COMPUTE_CAPABILITY = 90
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
@@ -48,7 +50,7 @@ class Recorder:
             self.launches.append(launch)
 
 
-def record_launches(monkeypatch, module) -> list[dict[str, Any]]:
+def record_launches(monkeypatch: pytest.MonkeyPatch, module) -> list[dict[str, Any]]:
     """Swap all kernels of a module that are launched for recorders; where their launches will be noted."""
     launches: list[dict[str, Any]] = []
     for name, kernel in vars(module).copy().items():

@@ -22,10 +22,10 @@ DEFAULTS = {"temperature": 0.05, "refined_tours": 1, "refinement_start_epoch": 2
 class ResultsFolder:
     """Writes references, evaluations, Set-X costs and trainings as the other commands do."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path) -> None:
         self.root = root
 
-    def solve(self, method, variant, num_customers, costs, seconds=0.5):
+    def solve(self, method, variant, num_customers, costs, seconds=0.5) -> None:
         """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
         key = "solver" if method in {"pyvrp", "ortools"} else "run"
         folder = self.root / ("references" if key == "solver" else "evaluations") / "test" / method
@@ -46,7 +46,7 @@ class ResultsFolder:
         ]
         write_solutions(folder / f"{variant}-n{num_customers}.parquet", rows, key=key)
 
-    def evaluate(self, run, gaps, variants=TRAINING_VARIANTS, reference=10.0):
+    def evaluate(self, run, gaps, variants=TRAINING_VARIANTS, reference=10.0) -> None:
         """Costs of a run with the given gap in percent on each variant; PyVRP's costs are ``reference``."""
         size = parse_run(run).num_customers
         gaps = dict(zip(variants, gaps, strict=True)) if isinstance(gaps, list) else dict.fromkeys(variants, gaps)
@@ -54,7 +54,9 @@ class ResultsFolder:
             self.solve("pyvrp", variant, size, [reference, reference])
             self.solve(run, variant, size, [reference * (1 + gap / 100)] * 2)
 
-    def train(self, run, epoch_seconds=(10.0, 20.0), refined=(0, 1), memory=(3.0, 4.0), parameters=1000, **changed):
+    def train(
+        self, run, epoch_seconds=(10.0, 20.0), refined=(0, 1), memory=(3.0, 4.0), parameters=1000, **changed
+    ) -> None:
         """History and metadata of a training; ``changed`` replaces swept values of its specification."""
         folder = self.root / "models" / run
         spec = parse_run(run)
@@ -80,7 +82,7 @@ class ResultsFolder:
         }
         (folder / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
 
-    def solve_set_x(self, run, costs):
+    def solve_set_x(self, run, costs) -> None:
         """Costs by instance, each as (best known, cost, published cost)."""
         rows = [
             {"instance": name, "best_known": known, "cost": cost, "gap_percent": 100 * (cost - known) / known}

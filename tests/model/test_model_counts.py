@@ -1,5 +1,7 @@
 """Parameter counts of every network: published figures, and sums of closed forms where nothing is published."""
 
+from typing import Any
+
 import pytest
 
 from polarvrp.catalog.backbones import BACKBONES
@@ -40,11 +42,11 @@ def built(**options):
         ("moses", "shared", 10_139_455),
     ],
 )
-def test_every_backbone_with_every_encoder(backbone, encoder, parameters):
+def test_every_backbone_with_every_encoder(backbone: str, encoder: str, parameters: int) -> None:
     assert count(built(backbone=backbone, encoder=encoder)) == parameters
 
 
-def test_no_pair_was_left_out_above():
+def test_no_pair_was_left_out_above() -> None:
     assert len(available()) == sum(len(record.encoders) for record in BACKBONES.values()) == 18
 
 
@@ -79,11 +81,11 @@ def test_no_pair_was_left_out_above():
         ({"backbone": "moses", "encoder": "shared", "adapters": "none"}, 3_503_360),
     ],
 )
-def test_departures_from_the_defaults(options, parameters):
+def test_departures_from_the_defaults(options: dict[str, Any], parameters: int) -> None:
     assert count(built(**options)) == parameters
 
 
-def test_trainable_parameters_of_the_stages_of_moses():
+def test_trainable_parameters_of_the_stages_of_moses() -> None:
     base = built(backbone="moses", encoder="shared", adapters="none")
     expert = specialize(base, seed=1)
     mixture = mix(base, [expert] * 4, seed=2)
@@ -92,7 +94,7 @@ def test_trainable_parameters_of_the_stages_of_moses():
     assert count(mixture) == 10_139_455
 
 
-def test_parts_of_polarnet():
+def test_parts_of_polarnet() -> None:
     parts = parameter_counts(built())
     assert parts["embedding"] == 1_536
     assert parts["conditioning"] == 50_432 + 32_688

@@ -94,7 +94,7 @@ DECODERS = [
 @pytest.mark.parametrize(("backbone", "encoder", "options"), DECODERS)
 @pytest.mark.parametrize("variant", ["CVRP", "OVRPBLTW"])
 @pytest.mark.parametrize("ramp", [0.0, 0.4, 1.0])
-def test_log_probabilities_equal_a_plain_version(backbone, encoder, options, variant, ramp):
+def test_log_probabilities_equal_a_plain_version(backbone, encoder, options, variant: str, ramp: float) -> None:
     policy = shaken(policy_of(backbone, encoder, dtype=torch.float64, **options))
     policy.ramp = ramp
     instances = sample(variant, dtype=torch.float64)
@@ -110,7 +110,7 @@ def test_log_probabilities_equal_a_plain_version(backbone, encoder, options, var
                 torch.testing.assert_close(got[b, m], wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_masked_nodes_are_impossible_and_the_others_sum_to_one():
+def test_masked_nodes_are_impossible_and_the_others_sum_to_one() -> None:
     for backbone, encoder, options in DECODERS:
         policy, instances = policy_of(backbone, encoder, **options), sample()
         current, state, mask = queries(instances)
@@ -120,7 +120,7 @@ def test_masked_nodes_are_impossible_and_the_others_sum_to_one():
         torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 5))
 
 
-def test_a_single_feasible_node_is_certain_and_passes_no_gradient():
+def test_a_single_feasible_node_is_certain_and_passes_no_gradient() -> None:
     policy, instances = policy_of(), sample()
     current, state, mask = queries(instances)
     mask = torch.zeros_like(mask)
@@ -148,7 +148,7 @@ def test_ramp_zero_is_the_plain_head_and_a_tensor_ramp_equals_a_number():
     assert (result(gated, 1.0) - result(gated, 0.0)).exp().nan_to_num().max() > 1.01
 
 
-def test_queries_of_an_instance_do_not_see_each_other():
+def test_queries_of_an_instance_do_not_see_each_other() -> None:
     policy, instances = policy_of(), sample()
     current, state, mask = queries(instances)
     cache = policy.cache(policy.encode(instances).embeddings, instances)
@@ -172,7 +172,7 @@ def test_the_glimpse_mask_is_that_of_the_authors(name, size):
 
 
 @pytest.mark.parametrize("glimpse_mask", ["hard", "plus_one", "none"])
-def test_what_the_glimpse_sees_of_infeasible_nodes(glimpse_mask):
+def test_what_the_glimpse_sees_of_infeasible_nodes(glimpse_mask: str) -> None:
     policy, instances = shaken(policy_of(glimpse_mask=glimpse_mask)), sample()
     current, state, mask = queries(instances)
     current, mask[..., -1] = torch.zeros_like(current), False
@@ -196,7 +196,7 @@ def test_gradients_in_float64_are_those_of_finite_differences():
     assert torch.autograd.gradcheck(feasible, embeddings)
 
 
-def test_the_pointer_computes_in_float32_under_autocast():
+def test_the_pointer_computes_in_float32_under_autocast() -> None:
     policy, instances = policy_of(), sample()
     current, state, mask = queries(instances)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -210,7 +210,7 @@ def test_the_pointer_computes_in_float32_under_autocast():
     assert (log_probs - log_probs.bfloat16().float())[mask].abs().max() > 0
 
 
-def test_log_distances_of_coinciding_nodes_are_zero():
+def test_log_distances_of_coinciding_nodes_are_zero() -> None:
     locs = torch.tensor([[[0.0, 0.0], [3.0, 4.0], [3.0, 4.0]]])
     got = log_distances(locs)[0]
     five = math.log(5)

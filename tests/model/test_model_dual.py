@@ -10,7 +10,7 @@ from polarvrp.model.attention import sparse_attention, sparse_weights
 
 
 @pytest.mark.parametrize("num_rows", [7, 8])
-def test_each_query_and_head_attends_to_half_of_the_nodes_with_the_largest_scores(num_rows):
+def test_each_query_and_head_attends_to_half_of_the_nodes_with_the_largest_scores(num_rows: int) -> None:
     query, key = torch.randn(2, 3, 2, num_rows, 8, dtype=torch.float64).unbind(0)
     weights = sparse_weights(query, key)
     scores = query @ key.transpose(-1, -2) / math.sqrt(8)
@@ -23,12 +23,12 @@ def test_each_query_and_head_attends_to_half_of_the_nodes_with_the_largest_score
         assert row.tolist() == pytest.approx(wanted)
 
 
-def test_equal_scores_still_choose_exactly_half():
+def test_equal_scores_still_choose_exactly_half() -> None:
     weights = sparse_weights(torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 9, 8))
     assert bool(((weights > 0).sum(-1) == 4).all())
 
 
-def test_factor_scales_sparse_attention_before_the_output_map():
+def test_factor_scales_sparse_attention_before_the_output_map() -> None:
     attention = policy_of("cada", "shared", dtype=torch.float64).stack.sparse_blocks[0].attention
     rows = torch.randn(2, 8, 32, dtype=torch.float64)
     assert attention.factor.item() == pytest.approx(0.2)
@@ -43,7 +43,7 @@ def test_factor_scales_sparse_attention_before_the_output_map():
 
 
 @pytest.mark.parametrize("backbone", ["cada", "moses"])
-def test_streams_are_fused_as_published(backbone):
+def test_streams_are_fused_as_published(backbone: str) -> None:
     """CaDA fuses the sparse stream first and hands it on; MoSES fuses both from what the blocks returned."""
     options = {"adapters": "none"} if backbone == "moses" else {}
     policy = shaken(policy_of(backbone, "shared", layers=3, dtype=torch.float64, **options))
@@ -66,7 +66,7 @@ def test_streams_are_fused_as_published(backbone):
     assert len(stack.to_other) == (2 if backbone == "cada" else 3)
 
 
-def test_post_norm_block_normalises_after_each_residual():
+def test_post_norm_block_normalises_after_each_residual() -> None:
     block = shaken(policy_of("cada", "shared", dtype=torch.float64)).stack.dense_blocks[0]
     rows = torch.randn(2, 5, 32, dtype=torch.float64)
     middle = block.norm_attention(rows + block.attention(rows, None, 5))

@@ -22,7 +22,7 @@ def permuted(instances, order):
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
 @pytest.mark.parametrize(("variant", "num_depots"), [("OVRPBLTW", 1), ("MDOVRPMBLTW", 3)])
-def test_embeddings_follow_their_nodes(backbone, encoder, variant, num_depots):
+def test_embeddings_follow_their_nodes(backbone, encoder, variant: str, num_depots: int) -> None:
     policy, instances = shaken(policy_of(backbone, encoder, dtype=torch.float64)), sample(variant, dtype=torch.float64)
     depots, customers = list(range(num_depots)), list(range(num_depots, num_depots + 7))
     order = depots[::-1] + [customers[i] for i in (3, 0, 6, 1, 5, 2, 4)]
@@ -34,7 +34,7 @@ def test_embeddings_follow_their_nodes(backbone, encoder, variant, num_depots):
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
-def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone, encoder):
+def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone, encoder) -> None:
     policy = policy_of(backbone, encoder)
     seen = []
     for module in policy.modules():
@@ -55,7 +55,7 @@ def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone, encode
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
-def test_gradients_reach_the_embedding_from_the_policy(backbone, encoder):
+def test_gradients_reach_the_embedding_from_the_policy(backbone, encoder) -> None:
     options = {"adapters": "none"} if backbone == "moses" else {}
     policy, instances = policy_of(backbone, encoder, **options).train(), sample()
     current, state, mask = queries(instances)
@@ -69,7 +69,7 @@ def test_gradients_reach_the_embedding_from_the_policy(backbone, encoder):
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), [("polarnet", "ple"), ("mvmoe", "shared"), ("cada", "shared")])
-def test_the_hot_path_is_one_graph_without_branches_on_data(backbone, encoder):
+def test_the_hot_path_is_one_graph_without_branches_on_data(backbone: str, encoder: str) -> None:
     torch._dynamo.reset()
     policy, instances = policy_of(backbone, encoder, layers=1), sample()
     current, state, mask = queries(instances)
@@ -84,7 +84,7 @@ def test_the_hot_path_is_one_graph_without_branches_on_data(backbone, encoder):
     torch.testing.assert_close(compiled, eager)
 
 
-def test_flags_alone_tell_an_absent_limit_from_none_at_all():
+def test_flags_alone_tell_an_absent_limit_from_none_at_all() -> None:
     """Features replace an infinite limit by 0; only a conditioned encoder sees which variant it is."""
     instances = sample("CVRP")
     flags = instances.flags.clone()
@@ -96,7 +96,7 @@ def test_flags_alone_tell_an_absent_limit_from_none_at_all():
         assert same is not conditioned
 
 
-def test_masked_flags_of_unseen_attributes_do_not_matter():
+def test_masked_flags_of_unseen_attributes_do_not_matter() -> None:
     policy, mixed_backhauls = shaken(policy_of()), sample("VRPMB")
     flags = mixed_backhauls.flags.clone()
     flags[:, 4] = False
@@ -111,7 +111,7 @@ def test_masked_flags_of_unseen_attributes_do_not_matter():
 # --- progressive layered extraction ----------------------------------------------------------------------------------
 
 
-def test_film_starts_as_the_identity_and_never_touches_depots():
+def test_film_starts_as_the_identity_and_never_touches_depots() -> None:
     film = policy_of(dtype=torch.float64).conditioning.film
     x, flags = torch.randn(4, 9, 32, dtype=torch.float64), torch.randint(0, 2, (4, 6)).double()
     assert torch.equal(film(x, flags, 2), x)
@@ -122,7 +122,7 @@ def test_film_starts_as_the_identity_and_never_touches_depots():
 
 
 @pytest.mark.parametrize("backbone", PLE_BACKBONES)
-def test_gates_are_distributions_and_the_shared_stream_starts_with_a_tenth(backbone):
+def test_gates_are_distributions_and_the_shared_stream_starts_with_a_tenth(backbone) -> None:
     policy, instances = policy_of(backbone), mixed(("CVRP", "OVRPBLTW"))
     gates = policy.encode(instances).gates
     assert [tuple(gate.shape) for gate in gates] == [(4, 4)] * 2
@@ -133,7 +133,7 @@ def test_gates_are_distributions_and_the_shared_stream_starts_with_a_tenth(backb
         assert layer.share_logit.sigmoid().item() == pytest.approx(0.1)
 
 
-def test_other_encoders_have_no_gates():
+def test_other_encoders_have_no_gates() -> None:
     assert policy_of("polarnet", "shared").encode(sample()).gates == ()
 
 
@@ -184,7 +184,7 @@ def plain_ple(policy, x, prompt):
 
 
 @pytest.mark.parametrize("task_experts", [1, 3])
-def test_ple_equals_a_plain_version_that_carries_prompt_rows_through_every_expert(task_experts):
+def test_ple_equals_a_plain_version_that_carries_prompt_rows_through_every_expert(task_experts: int) -> None:
     policy = shaken(policy_of(task_experts=task_experts, rope="off", dtype=torch.float64))
     instances = mixed(("CVRP", "OVRPBLTW"))
     with torch.no_grad():
@@ -195,7 +195,7 @@ def test_ple_equals_a_plain_version_that_carries_prompt_rows_through_every_exper
             torch.testing.assert_close(got[b], plain_ple(policy, x[b], prompt[b]))
 
 
-def test_static_prompt_rows_of_a_plain_stack_are_keys_and_values_of_every_block():
+def test_static_prompt_rows_of_a_plain_stack_are_keys_and_values_of_every_block() -> None:
     policy, instances = shaken(policy_of("polarnet", "shared", prompt=True, rope="off", dtype=torch.float64)), sample()
     with torch.no_grad():
         x = policy.embedding(instances, torch.float64)
@@ -206,7 +206,7 @@ def test_static_prompt_rows_of_a_plain_stack_are_keys_and_values_of_every_block(
         torch.testing.assert_close(policy.encode(instances).embeddings[0], rows)
 
 
-def test_experts_behind_an_instance_norm_leave_the_gate_nothing_but_flags():
+def test_experts_behind_an_instance_norm_leave_the_gate_nothing_but_flags() -> None:
     """Normalised tokens average to the norm's bias whatever the instance is, so the gate sees constraints only."""
     policy, instances = shaken(policy_of("mtpomo_ablation", dtype=torch.float64)), mixed(("OVRPTW", "VRPBL"), count=3)
     shared = policy.embedding(instances, torch.float64)
@@ -220,7 +220,7 @@ def test_experts_behind_an_instance_norm_leave_the_gate_nothing_but_flags():
         assert (gate[0] - gate[3]).abs().max() > 1e-6
 
 
-def test_prompt_rows_count_in_the_statistics_of_instance_norms():
+def test_prompt_rows_count_in_the_statistics_of_instance_norms() -> None:
     policy, instances = shaken(policy_of("mtpomo_ablation", dtype=torch.float64)), sample(dtype=torch.float64)
     experts = policy.stack.layers[0].task_experts
     x = policy.embedding(instances, torch.float64)
@@ -231,7 +231,7 @@ def test_prompt_rows_count_in_the_statistics_of_instance_norms():
 
 
 @pytest.mark.parametrize("backbone", PLE_BACKBONES)
-def test_both_forms_of_ple_fit_every_backbone(backbone):
+def test_both_forms_of_ple_fit_every_backbone(backbone) -> None:
     for form in ("pre", "post"):
         encoding = policy_of(backbone, ple_form=form).encode(sample())
         assert bool(encoding.embeddings.isfinite().all())
@@ -243,7 +243,9 @@ def test_both_forms_of_ple_fit_every_backbone(backbone):
 
 
 @pytest.mark.parametrize(("encoder", "full"), [("shared", 6.0), ("ple", 9.0)])
-def test_the_pointer_starts_saturated_with_the_full_block_and_open_with_the_plain_glimpse(encoder, full):
+def test_the_pointer_starts_saturated_with_the_full_block_and_open_with_the_plain_glimpse(
+    encoder: str, full: float
+) -> None:
     """Guards norms and initialisation: mean scaled score of feasible nodes as measured on an independent version."""
     policy = policy_of("polarnet", encoder, layers=6, width=128, heads=8, feedforward_width=512)
     instances = mixed(("CVRP", "VRPTW", "OVRPBLTW", "VRPB"), num_customers=50)

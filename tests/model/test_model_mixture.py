@@ -20,7 +20,7 @@ def two_best(scores):
     return {e: math.exp(scores[e]) / total for e in order}
 
 
-def test_evaluation_picks_the_two_best_choices_of_each_token_and_repeats_itself():
+def test_evaluation_picks_the_two_best_choices_of_each_token_and_repeats_itself() -> None:
     router = shaken(Router(16).double()).eval()
     x = tokens(2, 5)
     weights, auxiliary = router(x)
@@ -32,7 +32,7 @@ def test_evaluation_picks_the_two_best_choices_of_each_token_and_repeats_itself(
     assert torch.equal(auxiliary, auxiliary_again)
 
 
-def test_equal_scores_are_taken_in_order():
+def test_equal_scores_are_taken_in_order() -> None:
     weights, _ = Router(16).eval()(torch.randn(1, 6, 16))
     assert torch.equal(weights, torch.tensor([0.5, 0.5, 0.0, 0.0]).expand(1, 6, 4))
 
@@ -42,7 +42,7 @@ def squared_variation(values):
     return sum((v - mean) ** 2 for v in values) / 3 / (mean**2 + 1e-10)
 
 
-def test_balance_loss_in_evaluation_counts_weights_and_tokens():
+def test_balance_loss_in_evaluation_counts_weights_and_tokens() -> None:
     router = shaken(Router(16).double()).eval()
     x = tokens(2, 5)
     picks = [two_best((token @ router.scores).tolist()) for token in x.flatten(0, 1)]
@@ -52,7 +52,7 @@ def test_balance_loss_in_evaluation_counts_weights_and_tokens():
     assert router(x)[1].item() == pytest.approx(wanted)
 
 
-def test_balance_loss_in_training_is_the_chance_of_being_picked_under_new_noise():
+def test_balance_loss_in_training_is_the_chance_of_being_picked_under_new_noise() -> None:
     router = shaken(Router(16).double()).train()
     x = tokens(2, 5)
     router.generator = torch.Generator().manual_seed(5)
@@ -73,7 +73,7 @@ def test_balance_loss_in_training_is_the_chance_of_being_picked_under_new_noise(
     assert auxiliary.item() == pytest.approx(wanted)
 
 
-def test_training_noise_spreads_tokens_that_scores_do_not_tell_apart():
+def test_training_noise_spreads_tokens_that_scores_do_not_tell_apart() -> None:
     router = Router(16).train()
     router.generator = torch.Generator().manual_seed(0)
     weights, auxiliary = router(tokens(4, 500).float())
@@ -82,7 +82,7 @@ def test_training_noise_spreads_tokens_that_scores_do_not_tell_apart():
     assert 0 <= auxiliary.item() < 1e-4
 
 
-def test_a_policy_draws_all_routing_noise_from_the_given_generator():
+def test_a_policy_draws_all_routing_noise_from_the_given_generator() -> None:
     policy, instances = policy_of("mvmoe", "shared").train(), sample()
     current, state, mask = queries(instances)
     state_before, results = torch.random.get_rng_state(), []
@@ -95,7 +95,7 @@ def test_a_policy_draws_all_routing_noise_from_the_given_generator():
     assert torch.equal(torch.random.get_rng_state(), state_before)
 
 
-def test_feedforward_mixture_equals_a_loop_over_tokens_and_choices():
+def test_feedforward_mixture_equals_a_loop_over_tokens_and_choices() -> None:
     mixture = shaken(MixtureFeedForward(16, 24).double()).eval()
     x = tokens(2, 5)
     got, _ = mixture(x)
@@ -108,7 +108,7 @@ def test_feedforward_mixture_equals_a_loop_over_tokens_and_choices():
         torch.testing.assert_close(result, wanted)
 
 
-def test_output_mixture_equals_a_loop_over_tokens_and_choices():
+def test_output_mixture_equals_a_loop_over_tokens_and_choices() -> None:
     mixture = shaken(MixtureOutput(16).double()).eval()
     x = tokens(2, 5)
     got, _ = mixture(x)
@@ -118,7 +118,7 @@ def test_output_mixture_equals_a_loop_over_tokens_and_choices():
         torch.testing.assert_close(result, sum(share * (maps[e] @ token + bias[e]) for e, share in picks.items()))
 
 
-def test_stacked_mixtures_route_on_their_own():
+def test_stacked_mixtures_route_on_their_own() -> None:
     """Each task expert of a PLE layer holds a whole mixture; side by side they equal one after the other."""
     stacked = shaken(MixtureFeedForward(16, 24, experts=3).double()).eval()
     x = tokens(3, 2, 5)
@@ -139,7 +139,7 @@ def test_stacked_mixtures_route_on_their_own():
 
 
 @pytest.mark.parametrize(("backbone", "encoder", "mixtures"), [("mvmoe", "shared", 2), ("mvmoe_ablation", "ple", 8)])
-def test_losses_of_all_layers_are_summed(backbone, encoder, mixtures):
+def test_losses_of_all_layers_are_summed(backbone: str, encoder: str, mixtures: int) -> None:
     policy = shaken(policy_of(backbone, encoder)).eval()
     losses = []
     for module in policy.stack.modules():
@@ -151,7 +151,7 @@ def test_losses_of_all_layers_are_summed(backbone, encoder, mixtures):
     assert sum(1 if router.scores.dim() == 2 else len(router.scores) for router in routers) == mixtures
 
 
-def test_weights_start_within_the_bounds_of_each_choice():
+def test_weights_start_within_the_bounds_of_each_choice() -> None:
     mixture = MixtureFeedForward(16, 64)
     for parameter, fan_in in ((mixture.up.weight, 16), (mixture.down.weight, 64), (mixture.down_bias, 64)):
         assert 0.9 * fan_in**-0.5 < parameter.abs().max() <= fan_in**-0.5
@@ -164,7 +164,7 @@ def light_policy():
     return shaken(policy)
 
 
-def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_it():
+def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_it() -> None:
     head = light_policy().decoder.head
     heads = tokens(4, 5).reshape(4, 5, 2, 8).repeat(1, 1, 1, 2)  # [B, M, H, D]
     choice = torch.tensor([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [0.6, 0.4]], dtype=torch.float64)
@@ -178,7 +178,7 @@ def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_
     torch.testing.assert_close(auxiliary, whole / 2)
 
 
-def test_the_light_head_draws_by_its_probabilities_from_the_given_generator():
+def test_the_light_head_draws_by_its_probabilities_from_the_given_generator() -> None:
     head = light_policy().decoder.head.train()
     head.generator = torch.Generator().manual_seed(0)
     heads = tokens(4000, 1).reshape(4000, 1, 2, 8).repeat(1, 1, 1, 2)
@@ -188,7 +188,7 @@ def test_the_light_head_draws_by_its_probabilities_from_the_given_generator():
     assert 0.77 < dense.double().mean() < 0.83
 
 
-def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together():
+def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together() -> None:
     policy, instances = light_policy(), sample(dtype=torch.float64)
     current, state, mask = queries(instances)
     cache = policy.cache(policy.encode(instances).embeddings, instances)
@@ -206,12 +206,12 @@ def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together():
         ({"backbone": "mvmoe_ablation", "encoder": "shared", "mixture": "light", "head": "gated"}, "plain head"),
     ],
 )
-def test_the_light_form_is_refused_where_it_has_no_place(options, message):
+def test_the_light_form_is_refused_where_it_has_no_place(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         policy_of(**options)
 
 
-def test_a_light_policy_repeats_itself_with_its_noise_and_learns_in_training():
+def test_a_light_policy_repeats_itself_with_its_noise_and_learns_in_training() -> None:
     policy, instances = light_policy().train(), sample(dtype=torch.float64)
     current, state, mask = queries(instances)
     results = []

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +27,7 @@ from polarvrp.model.saving import load_policy, save_policy
 class NodewiseStack(nn.Module):
     """A user's own encoder: one map of each node."""
 
-    def __init__(self, width):
+    def __init__(self, width) -> None:
         super().__init__()
         self.map = Linear(width, width)
 
@@ -44,15 +46,15 @@ TOY = RegisteredBackbone(("shared",), build_toy)
 
 
 @pytest.fixture
-def no_registrations(monkeypatch):
+def no_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_registered", {})
 
 
-def test_available_pairs_are_those_of_the_configuration():
+def test_available_pairs_are_those_of_the_configuration() -> None:
     assert available() == [(name, encoder) for name, record in BACKBONES.items() for encoder in record.encoders]
 
 
-def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations, tmp_path):
+def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations, tmp_path: Path) -> None:
     register_backbone("toy", ("shared",), build_toy)
     assert ("toy", "shared") in available()
     policy = build_policy(ModelConfig(backbone="toy", encoder="shared", **SMALL), seed=0)
@@ -62,12 +64,14 @@ def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_regis
     assert torch.equal(loaded.encode(sample()).embeddings, policy.encode(sample()).embeddings)
 
 
-def test_a_backbone_is_found_by_its_import_path():
+def test_a_backbone_is_found_by_its_import_path() -> None:
     policy = build_policy(ModelConfig(backbone=f"{__name__}:TOY", encoder="shared", **SMALL), seed=0)
     assert isinstance(policy.stack, NodewiseStack)
 
 
-def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(tmp_path, monkeypatch):
+def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "toy-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
@@ -97,7 +101,7 @@ def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(tmp_path
         ({"prompt": False}, "its gates read the prompt"),
     ],
 )
-def test_what_does_not_exist_is_named_with_what_does(options, message):
+def test_what_does_not_exist_is_named_with_what_does(options, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_policy(ModelConfig(**options))
 
@@ -112,12 +116,12 @@ def test_what_does_not_exist_is_named_with_what_does(options, message):
         ({"layers": 0}, "layers must be above 0, got 0"),
     ],
 )
-def test_impossible_configurations_are_refused(options, message):
+def test_impossible_configurations_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelConfig.from_mapping(options)
 
 
-def test_taken_and_unusable_names_are_refused(no_registrations):
+def test_taken_and_unusable_names_are_refused(no_registrations) -> None:
     with pytest.raises(ConfigError, match="exists already"):
         register_backbone("polarnet", ("shared",), build_toy)
     with pytest.raises(ConfigError, match="must not hold a hyphen"):
@@ -127,7 +131,7 @@ def test_taken_and_unusable_names_are_refused(no_registrations):
         register_backbone("toy", ("shared",), build_toy)
 
 
-def test_initial_weights_depend_on_the_seed_alone():
+def test_initial_weights_depend_on_the_seed_alone() -> None:
     config = ModelConfig(**SMALL)
     state = torch.random.get_rng_state()
     first = build_policy(config, seed=1)
@@ -138,7 +142,7 @@ def test_initial_weights_depend_on_the_seed_alone():
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), third.parameters(), strict=True))
 
 
-def test_names_recipes_and_architectures_need_no_torch():
+def test_names_recipes_and_architectures_need_no_torch() -> None:
     code = (
         "import sys, polarvrp.model.registry as r, polarvrp.config.recipes, polarvrp.cli.describe\n"
         "assert r.available() and 'torch' not in sys.modules"

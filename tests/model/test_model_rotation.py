@@ -22,7 +22,7 @@ def turned_by_complex_numbers(vector, x, y):
     return result
 
 
-def test_rotation_equals_multiplication_of_complex_numbers():
+def test_rotation_equals_multiplication_of_complex_numbers() -> None:
     locs = torch.rand(2, 3, 2, dtype=torch.float64)
     vectors = torch.randn(2, 3, 1, 1, 16, dtype=torch.float64)
     got = rotate(vectors, rotation_of(locs, 16, "proper", 0))
@@ -37,7 +37,7 @@ def scores(locs, query, key, form):
     return torch.einsum("bishd,bjshd->bij", rotate(query, rotation), rotate(key, rotation))
 
 
-def test_only_the_proper_form_is_blind_to_translations():
+def test_only_the_proper_form_is_blind_to_translations() -> None:
     locs = torch.rand(2, 5, 2, dtype=torch.float64)
     query, key = torch.randn(2, 2, 5, 1, 1, 16, dtype=torch.float64).unbind(0)
     shift = torch.tensor([0.1, -0.3], dtype=torch.float64)
@@ -46,20 +46,20 @@ def test_only_the_proper_form_is_blind_to_translations():
         assert bool(change < 1e-12) is blind
 
 
-def test_as_released_gives_both_features_of_a_pair_different_angles():
+def test_as_released_gives_both_features_of_a_pair_different_angles() -> None:
     rotation = rotation_of(torch.full((1, 1, 2), 0.25, dtype=torch.float64), 16, "as_released", 0)
     angles = [2 * math.pi * 0.25 * 10000 ** (-j / 4) for j in (0, 1, 2, 3)]
     assert rotation.cosine[0, 0].tolist() == pytest.approx([math.cos(a) for a in angles * 4], abs=1e-12)
 
 
-def test_prompt_rows_are_not_turned():
+def test_prompt_rows_are_not_turned() -> None:
     rotation = rotation_of(torch.rand(2, 3, 2), 8, "proper", 4)
     rows = torch.randn(2, 7, 2, 2, 8)
     assert torch.equal(rotate(rows, rotation)[:, 3:], rows[:, 3:])
     assert not torch.equal(rotate(rows, rotation)[:, :3], rows[:, :3])
 
 
-def test_an_encoder_sees_translations_through_features_only():
+def test_an_encoder_sees_translations_through_features_only() -> None:
     """With rope the attention of equal features depends on differences of coordinates."""
     policy = policy_of("polarnet", "shared", dtype=torch.float64)
     instances = sample("CVRP", dtype=torch.float64)

@@ -2,6 +2,8 @@
 
 import json
 import struct
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from polarvrp.model.saving import load_policy, save_policy
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
-def test_a_policy_comes_back_bit_for_bit(tmp_path, backbone, encoder):
+def test_a_policy_comes_back_bit_for_bit(tmp_path: Path, backbone, encoder) -> None:
     policy, path = policy_of(backbone, encoder, seed=3), tmp_path / "weights.safetensors"
     save_policy(path, policy, {"fingerprint": "abc", "spec": {"seed": 3}})
     loaded, header = load_policy(path, expected=policy.config)
@@ -27,13 +29,13 @@ def test_a_policy_comes_back_bit_for_bit(tmp_path, backbone, encoder):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_saving_twice_writes_the_same_bytes(tmp_path):
+def test_saving_twice_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save_policy(tmp_path / name, policy_of(seed=1), {"x": 1, "y": [2.5, None]})
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_a_size_that_shares_the_network_is_accepted(tmp_path):
+def test_a_size_that_shares_the_network_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_policy(path, policy_of(num_customers=20), {})
     load_policy(path, expected=ModelConfig(num_customers=100, **SMALL))
@@ -51,25 +53,25 @@ def test_a_size_that_shares_the_network_is_accepted(tmp_path):
         ({"rope": "as_released"}, "rope None instead of 'as_released'"),
     ],
 )
-def test_another_network_is_refused_by_name(tmp_path, expected, message):
+def test_another_network_is_refused_by_name(tmp_path: Path, expected: dict[str, Any], message: str) -> None:
     path = tmp_path / "weights.safetensors"
     save_policy(path, policy_of(), {})
     with pytest.raises(CheckpointMismatchError, match=message):
         load_policy(path, expected=ModelConfig(**(SMALL | expected)))
 
 
-def test_spelling_out_a_default_is_no_other_network(tmp_path):
+def test_spelling_out_a_default_is_no_other_network(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_policy(path, policy_of(rope="proper", glimpse_mask="hard", film=True), {})
     load_policy(path, expected=ModelConfig(**SMALL))
 
 
-def write_header(path, header, tensors=None):
+def write_header(path, header, tensors=None) -> None:
     metadata = None if header is None else {"polarvrp": json.dumps(header)}
     save_file(tensors or {"x": torch.zeros(1)}, path, metadata=metadata)
 
 
-def test_files_of_other_kinds_are_data_errors(tmp_path):
+def test_files_of_other_kinds_are_data_errors(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     with pytest.raises(DataError, match=r"no weights at .*weights\.safetensors; train the run first"):
         load_policy(path)
@@ -84,7 +86,7 @@ def test_files_of_other_kinds_are_data_errors(tmp_path):
             load_policy(path)
 
 
-def test_weights_that_do_not_fit_their_network_are_refused(tmp_path):
+def test_weights_that_do_not_fit_their_network_are_refused(tmp_path: Path) -> None:
     path, policy = tmp_path / "weights.safetensors", policy_of()
     state, header = policy.state_dict(), {"model": policy.config.model_dump()}
     tensors = {name: tensor for name, tensor in state.items() if "share_logit" not in name}
@@ -99,7 +101,7 @@ def test_weights_that_do_not_fit_their_network_are_refused(tmp_path):
         load_policy(path)
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path):
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     save_policy(path, policy_of(), {})
     before = path.read_bytes()

@@ -29,7 +29,12 @@ def tables(num_rows: int, form: str | None, count: int = 3, head_width: int = WI
 
 
 def results(
-    layer: Attention, rows: Tensor, rotation: Rotation | None, num_queries: int, kernel: bool, monkeypatch
+    layer: Attention,
+    rows: Tensor,
+    rotation: Rotation | None,
+    num_queries: int,
+    kernel: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> list[Tensor]:
     """Output and gradients by rows and parameters."""
     monkeypatch.setattr(attention_module, "is_short", lambda _: kernel)

@@ -1,6 +1,7 @@
 """Files of instances: round trip, defaults, and one clear line for every kind of bad input."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def arrays():
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_round_trip(name, tmp_path):
+def test_round_trip(name, tmp_path: Path) -> None:
     """What was written is read back, and the variant is recognised from arrays, container and tensors."""
     variant = VARIANTS[name]
     arrays = generate_arrays(variant, 6, 3, 1)
@@ -44,7 +45,7 @@ def test_round_trip(name, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["set.npz"]
 
 
-def test_container_of_every_attribute(arrays):
+def test_container_of_every_attribute(arrays) -> None:
     """Demands get the depots' zeros, scalars are flattened, floats are float32."""
     instances = instances_from_arrays(arrays)
     assert instances.num_depots == 3 and instances.num_nodes == 9
@@ -56,7 +57,7 @@ def test_container_of_every_attribute(arrays):
     assert all(getattr(instances, name).dtype == np.float32 for name in floats)
 
 
-def test_defaults_bind_nothing():
+def test_defaults_bind_nothing() -> None:
     """Absent attributes: windows [0, inf], no service, no limit, closed routes, class 1, one depot if unsaid."""
     arrays = generate_arrays(VARIANTS["CVRP"], 6, 2, 1)
     del arrays["num_depots"], arrays["speed"]
@@ -68,7 +69,7 @@ def test_defaults_bind_nothing():
     assert not instances.flags.any()
 
 
-def test_inactive_arrays_count_as_absent():
+def test_inactive_arrays_count_as_absent() -> None:
     """A file that carries every array describes CVRP where the values bind nothing; flat scalars are accepted."""
     arrays = generate_arrays(VARIANTS["CVRP"], 6, 2, 1)
     arrays["open_route"] = np.zeros(2, dtype=bool)
@@ -78,7 +79,7 @@ def test_inactive_arrays_count_as_absent():
     assert variant_of(arrays) == VARIANTS["CVRP"]
 
 
-def test_backhauls_are_an_attribute_even_if_nobody_has_one():
+def test_backhauls_are_an_attribute_even_if_nobody_has_one() -> None:
     """Ten customers have no backhaul among them in one of ten instances; the variant stays what it is."""
     arrays = generate_arrays(VARIANTS["VRPMB"], 6, 2, 1)
     arrays["demand_linehaul"] += arrays["demand_backhaul"]
@@ -86,7 +87,7 @@ def test_backhauls_are_an_attribute_even_if_nobody_has_one():
     assert variant_of(arrays) == VARIANTS["VRPMB"]
 
 
-def test_first_instances(arrays, tmp_path):
+def test_first_instances(arrays, tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     write_arrays(path, arrays)
     np.testing.assert_array_equal(read_instances(path, first=3).locs, arrays["locs"][:3])
@@ -95,7 +96,7 @@ def test_first_instances(arrays, tmp_path):
             read_instances(path, first=first)
 
 
-def test_files_are_reproducible_and_say_how_they_were_made(arrays, tmp_path):
+def test_files_are_reproducible_and_say_how_they_were_made(arrays, tmp_path: Path) -> None:
     """Same arrays and metadata, same bytes; the metadata does not show up among the arrays."""
     metadata = {"seed": 1, "variant": "MDOVRPBLTW"}
     paths = [tmp_path / name for name in ("a.npz", "b.npz", "plain.npz")]
@@ -109,21 +110,21 @@ def test_files_are_reproducible_and_say_how_they_were_made(arrays, tmp_path):
         assert set(archive.files) == set(arrays)
 
 
-def test_mixed_variants_have_no_single_variant():
+def test_mixed_variants_have_no_single_variant() -> None:
     arrays = generate_arrays(VARIANTS["OVRP"], 6, 2, 1)
     arrays["open_route"][0] = False
     with pytest.raises(DataError, match="instances of one variant are needed, got 2 kinds"):
         variant_of(arrays)
 
 
-def test_missing_file(tmp_path):
+def test_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.npz"
     for read in (read_instances, read_arrays, read_metadata):
         with pytest.raises(DataError, match=re.escape(f"{path}: cannot be read (No such file or directory)")):
             read(path)
 
 
-def test_damaged_files(arrays, tmp_path):
+def test_damaged_files(arrays, tmp_path: Path) -> None:
     """Cut anywhere or with a flipped bit, a file is refused by name."""
     path = tmp_path / "set.npz"
     write_arrays(path, arrays)
@@ -138,7 +139,7 @@ def test_damaged_files(arrays, tmp_path):
         read_instances(path)
 
 
-def test_other_kinds_of_files(tmp_path):
+def test_other_kinds_of_files(tmp_path: Path) -> None:
     """A folder, a text, a single .npy and pickled objects are no sets; nothing is unpickled."""
     text, single, pickled = (tmp_path / name for name in ("text.npz", "single.npz", "pickled.npz"))
     text.write_text("NAME : X-n101-k25")
@@ -156,7 +157,7 @@ def test_other_kinds_of_files(tmp_path):
 
 
 def changed(name, value, where=...):
-    def change(arrays):
+    def change(arrays) -> None:
         arrays[name] = arrays[name].copy()
         arrays[name][where] = value
 
@@ -167,7 +168,7 @@ def replaced(name, array):
     return lambda arrays: arrays.update({name: array})
 
 
-def both_demands(arrays):
+def both_demands(arrays) -> None:
     """The first customer both delivers and picks up."""
     for name in ("demand_linehaul", "demand_backhaul"):
         changed(name, np.float32(0.1), (0, 0))(arrays)
@@ -214,7 +215,7 @@ BAD_ARRAYS = [
 
 
 @pytest.mark.parametrize(("change", "message"), BAD_ARRAYS)
-def test_inconsistent_arrays(arrays, change, message, tmp_path):
+def test_inconsistent_arrays(arrays, change, message, tmp_path: Path) -> None:
     """Each is refused in one line that names the file and the array."""
     change(arrays)
     path = tmp_path / "set.npz"

@@ -202,7 +202,7 @@ def published_sets() -> dict[tuple[str, int], dict[str, np.ndarray]]:
 
 @pytest.mark.golden
 @pytest.mark.parametrize(("name", "n", "array", "shape", "total", "first", "digest"), PINS)
-def test_published_arrays(published_sets, name, n, array, shape, total, first, digest):
+def test_published_arrays(published_sets, name, n, array, shape, total, first, digest) -> None:
     """Each array has the published bytes; on a platform whose libm differs, the published sum and first values."""
     got = published_sets[name, n][array]
     assert got.shape == shape
@@ -214,7 +214,7 @@ def test_published_arrays(published_sets, name, n, array, shape, total, first, d
 
 
 @pytest.mark.parametrize("seed", [TEST_SEED, VALIDATION_SEED, 7])
-def test_layout(seed):
+def test_layout(seed) -> None:
     """Present arrays, their shapes and types follow the variant."""
     for name, variant in VARIANTS.items():
         arrays = generate_arrays(variant, 6, 2, seed)
@@ -237,7 +237,7 @@ def test_layout(seed):
         assert {key: (array.shape, array.dtype) for key, array in arrays.items()} == wanted, name
 
 
-def test_sixteen_families_of_data():
+def test_sixteen_families_of_data() -> None:
     """Open routes and the class of backhauls touch no draw, so the 48 variants share 16 families of arrays."""
     families: dict[str, set[Variant]] = {}
     for variant in VARIANTS.values():
@@ -261,7 +261,7 @@ def test_sixteen_families_of_data():
         ("MDVRPL", VALIDATION_SEED, 128),
     ],
 )
-def test_a_part_is_the_head_of_the_published_set(name, seed, whole):
+def test_a_part_is_the_head_of_the_published_set(name: str, seed, whole: int) -> None:
     """Fewer instances are the first rows of the whole draw; only more than published change the draw."""
     variant = VARIANTS[name]
     full = generate_arrays(variant, 5, whole, seed)
@@ -273,13 +273,13 @@ def test_a_part_is_the_head_of_the_published_set(name, seed, whole):
     assert not np.array_equal(more["demand_linehaul"][:whole], full["demand_linehaul"])
 
 
-def test_other_seeds_draw_what_is_asked():
+def test_other_seeds_draw_what_is_asked() -> None:
     """Without a published set the number of instances is the number drawn."""
     few, many = (generate_arrays(VARIANTS["CVRP"], 5, count, 99) for count in (3, 1000))
     assert not np.array_equal(few["demand_linehaul"], many["demand_linehaul"][:3])
 
 
-def test_global_random_state_is_left_alone():
+def test_global_random_state_is_left_alone() -> None:
     """The generator owns its stream: a user's global seed neither matters nor moves."""
     np.random.seed(5)
     before = np.random.get_state()[1].copy()
@@ -288,7 +288,7 @@ def test_global_random_state_is_left_alone():
 
 
 @pytest.mark.parametrize("n", [10, 20, 50, 100])
-def test_every_customer_can_be_served_alone_from_the_first_depot(n):
+def test_every_customer_can_be_served_alone_from_the_first_depot(n: int) -> None:
     """Round trips respect windows, closing time and limit; each customer has exactly one whole positive demand."""
     arrays = {k: v.astype(np.float64) for k, v in generate_arrays(VARIANTS["MDVRPBLTW"], n, 1000, TEST_SEED).items()}
     out = np.linalg.norm(arrays["locs"][:, 3:] - arrays["locs"][:, :1], axis=-1)
@@ -316,6 +316,6 @@ def test_every_customer_can_be_served_alone_from_the_first_depot(n):
         (5, 1, 2**32, "seed must be in [0, 2^32)"),
     ],
 )
-def test_arguments_out_of_bounds(n, count, seed, message):
+def test_arguments_out_of_bounds(n: int, count: int, seed, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         generate_arrays(VARIANTS["CVRP"], n, count, seed)

@@ -12,7 +12,7 @@ from polarvrp.problem.tours import check_tour, nearest_neighbour
 from polarvrp.problem.variants import VARIANTS
 
 
-def test_the_eight_maps_in_order():
+def test_the_eight_maps_in_order() -> None:
     x, y = 0.25, 0.625
     images = [(x, y), (1 - x, y), (x, 1 - y), (1 - x, 1 - y), (y, x), (1 - y, x), (y, 1 - x), (1 - y, 1 - x)]
     point = torch.tensor([[x, y]])
@@ -22,13 +22,13 @@ def test_the_eight_maps_in_order():
 
 
 @pytest.mark.parametrize("index", [-1, 8])
-def test_there_are_only_eight(index):
+def test_there_are_only_eight(index: int) -> None:
     with pytest.raises(ValueError, match=f"symmetries are 0 to 7, got {index}"):
         apply_symmetry(torch.zeros(1, 2), index)
 
 
 @pytest.mark.parametrize("name", ["CVRP", "OVRPBLTW", "MDVRPMBLTW"])
-def test_costs_and_feasibility_are_invariant(name):
+def test_costs_and_feasibility_are_invariant(name: str) -> None:
     """The same actions cost the same under every map, and nothing but coordinates is touched."""
     instances = instances_from_arrays(generate_arrays(VARIANTS[name], 20, 3, 1))
     copies = to_arrays(augment(to_tensors(instances)))
@@ -43,7 +43,7 @@ def test_costs_and_feasibility_are_invariant(name):
     assert copies.num_depots == instances.num_depots and copies.capacity == instances.capacity
 
 
-def test_layout_of_copies():
+def test_layout_of_copies() -> None:
     """Copy a of instance b is row a * B + b; the first B rows are the originals."""
     instances = to_tensors(instances_from_arrays(generate_arrays(VARIANTS["VRPB"], 6, 5, 1)))
     copies = augment(instances, count=4)

@@ -41,7 +41,7 @@ def flag(batch, name):
     return batch.flags[:, FLAG_NAMES.index(name)]
 
 
-def test_state_of_the_generator_decides_the_batch():
+def test_state_of_the_generator_decides_the_batch() -> None:
     """Same state, same batch; the next batch of a generator differs; the global generator is not touched."""
     torch.manual_seed(3)
     state = torch.get_rng_state()
@@ -54,7 +54,7 @@ def test_state_of_the_generator_decides_the_batch():
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_types_and_shapes():
+def test_types_and_shapes() -> None:
     batch = draw(10, 4)
     floats = ("locs", "demand_linehaul", "demand_backhaul", "time_windows", "service_time", "distance_limit")
     assert {getattr(batch, name).dtype for name in floats} == {torch.float32}
@@ -62,14 +62,14 @@ def test_types_and_shapes():
     assert (batch.num_nodes, batch.num_depots, batch.capacity) == (11, 1, 30)
 
 
-def test_variants_are_equally_likely(batch):
+def test_variants_are_equally_likely(batch) -> None:
     """Each of the sixteen has probability 1/16: 1000 expected, deviation 31; five of them are allowed."""
     counts = Counter(map(tuple, batch.flags.tolist()))
     assert set(counts) == {VARIANTS[name].flags for name in TRAINING_VARIANTS}
     assert all(abs(count - BATCH / 16) < 5 * 31 for count in counts.values())
 
 
-def test_demands(batch):
+def test_demands(batch) -> None:
     """One whole demand of 1 to 9 for everybody, uniform; a fifth are backhauls where the attribute is kept."""
     linehaul, backhaul = batch.demand_linehaul[:, 1:], batch.demand_backhaul[:, 1:]
     assert (batch.demand_linehaul[:, 0] == 0).all() and (batch.demand_backhaul[:, 0] == 0).all()
@@ -84,7 +84,7 @@ def test_demands(batch):
     assert abs((backhaul[kept] > 0).mean() - 0.2) < 0.005
 
 
-def test_removed_backhauls_keep_their_demand():
+def test_removed_backhauls_keep_their_demand() -> None:
     """Up to the removal two batches of one seed are equal, so demands agree whoever has the attribute."""
     batch = draw(10, 200)
     total = batch.demand_linehaul + batch.demand_backhaul
@@ -102,7 +102,7 @@ def test_removed_backhauls_keep_their_demand():
     assert torch.equal(batch.demand_backhaul[:, 1:] > 0, is_backhaul & kept[:, None])
 
 
-def test_windows(batch):
+def test_windows(batch) -> None:
     """Removed windows bind nothing; kept ones follow the law of the test sets."""
     kept = flag(batch, "TW")
     gone = batch.time_windows[~kept]
@@ -121,7 +121,7 @@ def test_windows(batch):
     assert (np.maximum(out, windows[:, 1:, 0]) + service + out <= 4.6).all()
 
 
-def test_limits(batch):
+def test_limits(batch) -> None:
     kept = flag(batch, "L")
     assert np.isposinf(batch.distance_limit[~kept]).all()
     limit = batch.distance_limit[kept].astype(np.float64)
@@ -134,7 +134,7 @@ def test_limits(batch):
 
 
 @pytest.mark.parametrize("name", ["CVRP", "VRPBLTW"])
-def test_same_laws_as_the_test_sets(batch, name):
+def test_same_laws_as_the_test_sets(batch, name: str) -> None:
     """Mean and deviation of every number agree with the NumPy generator's, to five standard errors."""
     of_variant = batch[(batch.flags == np.array(VARIANTS[name].flags)).all(axis=1)]
     reference = instances_from_arrays(generate_arrays(VARIANTS[name], 20, 4000, 11))
@@ -150,7 +150,7 @@ def test_same_laws_as_the_test_sets(batch, name):
             assert abs(statistic[0].mean() - statistic[1].mean()) <= 5 * error + 1e-7, field
 
 
-def test_every_instance_has_a_solution():
+def test_every_instance_has_a_solution() -> None:
     """Each customer can be served alone, so nobody is stranded in training."""
     batch = to_arrays(draw(15, 200, seed=4))
     for index in range(len(batch)):
@@ -158,7 +158,7 @@ def test_every_instance_has_a_solution():
         assert report.first_problem is None
 
 
-def test_a_customer_at_the_depot_has_a_window(monkeypatch):
+def test_a_customer_at_the_depot_has_a_window(monkeypatch: pytest.MonkeyPatch):
     """Distance 0 gives numbers, not NaN."""
     rand = torch.rand
 
@@ -192,7 +192,7 @@ def of(*variants, batch_size=4000, num_customers=20, seed=5):
 
 
 @pytest.mark.parametrize("name", ["VRPMB", "MDVRP", "MDOVRPB", "MDVRPMBLTW"])
-def test_unseen_variants_follow_the_laws_of_the_test_sets(name):
+def test_unseen_variants_follow_the_laws_of_the_test_sets(name: str) -> None:
     """Several depots and mixed backhauls: every array agrees with the NumPy generator's, to five standard errors."""
     batch, reference = to_arrays(of(name)), instances_from_arrays(generate_arrays(VARIANTS[name], 20, 4000, 11))
     assert (batch.num_depots, batch.capacity, batch.num_nodes) == (
@@ -236,7 +236,7 @@ def test_windows_and_limits_of_several_depots_are_those_of_published_trainings()
     np.testing.assert_allclose(np.quantile(share, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03)
 
 
-def test_every_instance_of_an_unseen_variant_has_a_solution():
+def test_every_instance_of_an_unseen_variant_has_a_solution() -> None:
     for name in ("MDVRPMBLTW", "MDOVRPL", "VRPMBTW"):
         batch = to_arrays(of(name, batch_size=60, num_customers=15))
         for index in range(len(batch)):
@@ -244,7 +244,7 @@ def test_every_instance_of_an_unseen_variant_has_a_solution():
 
 
 @pytest.mark.parametrize("mixed", [True, False])
-def test_a_batch_has_one_number_of_depots_in_proportion_to_the_variants(mixed):
+def test_a_batch_has_one_number_of_depots_in_proportion_to_the_variants(mixed: bool) -> None:
     """Of all 48 half have three depots, of CVRP, OVRP and MDVRPTW a third; five deviations are allowed."""
     generator = torch.Generator().manual_seed(3)
     for variants, share in ((tuple(VARIANTS), 1 / 2), (("CVRP", "MDVRPTW", "OVRP"), 1 / 3)):
@@ -259,7 +259,7 @@ def test_a_batch_has_one_number_of_depots_in_proportion_to_the_variants(mixed):
         assert kinds == {VARIANTS[name].flags for name in variants}
 
 
-def test_variants_of_one_number_of_depots_need_no_choice():
+def test_variants_of_one_number_of_depots_need_no_choice() -> None:
     """Nothing is drawn, so batches of the training variants are what they always were."""
     generator = torch.Generator().manual_seed(3)
     state = generator.get_state()

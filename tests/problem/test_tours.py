@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,9 @@ LATE_CUSTOMER = [(1.0, 0.0, {"linehaul": 0.1, "earliest": 4.0, "latest": 4.5, "s
         ({"limit": 1.5, "open_route": True}, 1.0, 0.0, None),  # only there
     ],
 )
-def test_open_routes_ignore_the_way_back(kind, cost, violation, problem):
+def test_open_routes_ignore_the_way_back(
+    kind: dict[str, Any], cost: float, violation: float, problem: str | None
+) -> None:
     """Cost, closing time and limit agree on whether the way back exists."""
     report = check_tour(make_instance([(0, 0)], LATE_CUSTOMER, **kind), 0, [1])
     assert report.cost == cost
@@ -107,7 +110,7 @@ def test_open_routes_ignore_the_way_back(kind, cost, violation, problem):
     ("backhaul_class", "accepted"),
     [(2, {"abc", "acb", "bac"}), (1, {"abc", "bac"})],
 )
-def test_loads_of_deliveries_and_pickups_are_separate(backhaul_class, accepted):
+def test_loads_of_deliveries_and_pickups_are_separate(backhaul_class: int, accepted: set[str]) -> None:
     """One route over linehauls a 0.7, b 0.3 and backhaul c 0.5: every order is judged as by hand."""
     customers = [(0.1, 0, {"linehaul": 0.7}), (0.2, 0, {"linehaul": 0.3}), (0.3, 0, {"backhaul": 0.5})]
     instance = make_instance([(0, 0)], customers, backhaul_class=backhaul_class)
@@ -118,7 +121,7 @@ def test_loads_of_deliveries_and_pickups_are_separate(backhaul_class, accepted):
         assert (report.load_violation == 0.0) == ("".join(order) in accepted)
 
 
-def test_mixed_load_is_checked_after_every_visit():
+def test_mixed_load_is_checked_after_every_visit() -> None:
     """Pickup 0.5 between two deliveries 0.3: 0.6 leaves, 1.1 is held after the pickup."""
     customers = [(0.1, 0, {"backhaul": 0.5}), (0.2, 0, {"linehaul": 0.3}), (0.3, 0, {"linehaul": 0.3})]
     instance = make_instance([(0, 0)], customers, backhaul_class=2)
@@ -128,7 +131,7 @@ def test_mixed_load_is_checked_after_every_visit():
     assert check_tour(instance, 0, [2, 1, 3]).first_problem is None
 
 
-def test_backhauls_may_come_first_in_a_route_of_their_own():
+def test_backhauls_may_come_first_in_a_route_of_their_own() -> None:
     """Routes of backhauls only are allowed, also while linehaul customers remain; their sum is bounded by itself."""
     customers = [(0.1, 0, {"linehaul": 0.9}), (0.2, 0, {"backhaul": 0.6}), (0.3, 0, {"backhaul": 0.6})]
     instance = make_instance([(0, 0)], customers)
@@ -140,7 +143,7 @@ def test_backhauls_may_come_first_in_a_route_of_their_own():
 
 
 @pytest.mark.parametrize(("open_route", "cost"), [(False, 4.0), (True, 2.0)])
-def test_routes_end_at_their_own_depot(open_route, cost):
+def test_routes_end_at_their_own_depot(open_route: bool, cost: float) -> None:
     """Depots (0,0) and (10,0), customers (1,0) and (9,0), each as large as a vehicle: each depot serves its own."""
     customers = [(1, 0, {"linehaul": 1.0}), (9, 0, {"linehaul": 1.0})]
     instance = make_instance([(0, 0), (10, 0)], customers, open_route=open_route)
@@ -151,7 +154,7 @@ def test_routes_end_at_their_own_depot(open_route, cost):
     assert check_tour(instance, 0, [0, 3, 1, 2]).cost == (18.0 if open_route else 36.0)
 
 
-def test_hand_computed_waiting_and_windows():
+def test_hand_computed_waiting_and_windows() -> None:
     """Waiting moves the clock, not the length; service may end after the window; excess is reported raw."""
     customers = [
         (3, 4, {"linehaul": 0.5, "earliest": 7.0, "latest": 7.0, "service": 2.0}),
@@ -167,7 +170,7 @@ def test_hand_computed_waiting_and_windows():
     assert check_tour(instance, 0, [2, 1]).max_violation == 0.0
 
 
-def test_tolerance_only_decides_about_the_problem():
+def test_tolerance_only_decides_about_the_problem() -> None:
     """A float32 rounding of a full load is raw in the report and no problem."""
     third = float(np.float32(1 / 3)) + 1e-7
     instance = make_instance([(0, 0)], [(0.1, 0, {"linehaul": third})] * 3)
@@ -187,7 +190,7 @@ def test_tolerance_only_decides_about_the_problem():
         (1, [], "customer 1 is not served"),  # nothing at all
     ],
 )
-def test_sequences_that_are_no_solution(num_depots, actions, message):
+def test_sequences_that_are_no_solution(num_depots: int, actions: list[int], message: str) -> None:
     depots = [(0.0, 0.0)] * num_depots
     instance = make_instance(depots, [(0.5, 0.5, {"linehaul": 0.1})] * 3)
     with pytest.raises(InfeasibleTourError, match=re.escape(message)):
@@ -204,20 +207,20 @@ def test_sequences_that_are_no_solution(num_depots, actions, message):
         (1, [], []),
     ],
 )
-def test_reading_the_flat_form(num_depots, actions, routes):
+def test_reading_the_flat_form(num_depots: int, actions: list[int], routes) -> None:
     assert actions_to_routes(actions, num_depots) == routes
     canonical = routes_to_actions(routes, num_depots)
     assert actions_to_routes(canonical, num_depots) == routes
     assert routes_to_actions(actions_to_routes(canonical, num_depots), num_depots) == canonical
 
 
-def test_empty_routes_are_not_written():
+def test_empty_routes_are_not_written() -> None:
     assert routes_to_actions([Route(0, ()), Route(0, (1,)), Route(0, ())], 1) == [1]
     assert routes_to_actions([Route(2, ()), Route(1, (3,))], 3) == [1, 3]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_round_trip_of_random_feasible_tours(name):
+def test_round_trip_of_random_feasible_tours(name) -> None:
     """routes -> actions -> routes keeps routes, cost and feasibility on every variant."""
     rng = random.Random(name)
     instances = instances_from_arrays(generate_arrays(VARIANTS[name], 12, 20, 5))
@@ -233,7 +236,7 @@ def test_round_trip_of_random_feasible_tours(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_nearest_neighbour_is_feasible_exactly(name):
+def test_nearest_neighbour_is_feasible_exactly(name) -> None:
     """No window, closing time or limit is touched, loads only by float32 rounding."""
     instances = instances_from_arrays(generate_arrays(VARIANTS[name], 20, 5, 6))
     for index in range(5):
@@ -243,7 +246,7 @@ def test_nearest_neighbour_is_feasible_exactly(name):
         assert first_impossible_customer(instances, index) is None
 
 
-def test_cost_equals_a_vectorised_computation():
+def test_cost_equals_a_vectorised_computation() -> None:
     """The loops agree with NumPy on closed and open routes of one and several depots."""
     for name in ("CVRP", "OVRP", "MDVRP", "MDOVRP"):
         instances = instances_from_arrays(generate_arrays(VARIANTS[name], 15, 3, 8))
@@ -259,7 +262,7 @@ def test_cost_equals_a_vectorised_computation():
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(sorted(VARIANTS)), angle=st.floats(0, 2 * math.pi))
-def test_relabelling_and_rotation_change_nothing(seed, name, angle):
+def test_relabelling_and_rotation_change_nothing(seed, name, angle) -> None:
     """Cost and violations depend on geometry only, not on the customers' numbers or the plane's orientation."""
     variant = VARIANTS[name]
     instances = instances_from_arrays(generate_arrays(variant, 8, 1, seed))
@@ -291,7 +294,7 @@ def test_relabelling_and_rotation_change_nothing(seed, name, angle):
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(["CVRP", "VRPL", "MDVRP", "MDVRPL"]))
-def test_closed_routes_can_be_reversed(seed, name):
+def test_closed_routes_can_be_reversed(seed, name) -> None:
     """Without windows and backhauls the direction of a closed route does not matter."""
     instances = instances_from_arrays(generate_arrays(VARIANTS[name], 10, 1, seed))
     routes = actions_to_routes(nearest_neighbour(instances, 0), instances.num_depots)
@@ -317,7 +320,7 @@ ONE_CUSTOMER = [
 
 
 @pytest.mark.parametrize(("customer", "kind", "message"), ONE_CUSTOMER)
-def test_impossible_customers_are_named_with_the_rule(customer, kind, message):
+def test_impossible_customers_are_named_with_the_rule(customer, kind, message) -> None:
     """One customer each, breaking one rule: a message before anything could loop for ever."""
     instance = make_instance([(0, 0)], [(1.0, 0.0, customer)], **kind)
     assert first_impossible_customer(instance, 0) == message
@@ -325,7 +328,7 @@ def test_impossible_customers_are_named_with_the_rule(customer, kind, message):
         nearest_neighbour(instance, 0)
 
 
-def test_another_depot_can_help():
+def test_another_depot_can_help() -> None:
     """A customer is impossible only if no depot reaches it."""
     customer = [(1.0, 0.0, {"linehaul": 0.1})]
     assert first_impossible_customer(make_instance([(9, 0), (1, 0)], customer, limit=1.0), 0) is None
@@ -336,7 +339,7 @@ def test_another_depot_can_help():
     )
 
 
-def test_published_solutions(published):
+def test_published_solutions(published) -> None:
     """Of each of the 192 published sets five solutions and the most infeasible: cost and violations as published."""
     columns = {name: published[name].to_numpy() for name in ("exact_cost", "window_violation", "limit_violation")}
     excess = np.maximum(columns["window_violation"], columns["limit_violation"]).reshape(-1, 1000)

@@ -32,13 +32,13 @@ FLAGS = {
 
 
 @pytest.mark.parametrize(("name", "flags"), FLAGS.items())
-def test_names_and_flags(name, flags):
+def test_names_and_flags(name, flags) -> None:
     assert VARIANTS[name].flags == tuple(map(bool, flags))
     assert VARIANTS[name].name == name
     assert VARIANTS[name].num_depots == (3 if flags[-1] else 1)
 
 
-def test_forty_eight_variants_sixteen_of_them_for_training():
+def test_forty_eight_variants_sixteen_of_them_for_training() -> None:
     assert (len(VARIANTS), len(TRAINING_VARIANTS), len(ZERO_SHOT_VARIANTS)) == (48, 16, 32)
     assert len({variant.flags for variant in VARIANTS.values()}) == 48
     assert all(name == variant.name for name, variant in VARIANTS.items())
@@ -49,17 +49,17 @@ def test_forty_eight_variants_sixteen_of_them_for_training():
 @pytest.mark.parametrize(
     ("text", "name"), [("cvrp", "CVRP"), ("mdcvrp", "MDVRP"), ("MDVRP", "MDVRP"), ("oVRPmbLtw", "OVRPMBLTW")]
 )
-def test_names_in_any_case_and_the_published_folder(text, name):
+def test_names_in_any_case_and_the_published_folder(text: str, name: str) -> None:
     assert parse_variant(text) == VARIANTS[name]
 
 
 @pytest.mark.parametrize("text", ["", "VRP", "OCVRP", "VRPTWL", "VRPBMB", "CVRPTW", "MDOCVRP"])
-def test_unknown_names(text):
+def test_unknown_names(text: str) -> None:
     with pytest.raises(ConfigError, match=r"unknown variant .*a name is \[MD\]\[O\]VRP\[B or MB\]\[L\]\[TW\] or CVRP"):
         parse_variant(text)
 
 
-def test_plain_variant_is_the_default():
+def test_plain_variant_is_the_default() -> None:
     assert Variant() == VARIANTS["CVRP"]
 
 
@@ -67,5 +67,5 @@ def test_plain_variant_is_the_default():
     ("n", "capacity"),
     [(10, 30), (20, 30), (21, 34), (50, 40), (100, 50), (500, 130), (1000, 230), (1001, 230), (1034, 231), (2000, 260)],
 )
-def test_capacity_grows_with_size(n, capacity):
+def test_capacity_grows_with_size(n: int, capacity: int) -> None:
     assert capacity_for(n) == capacity

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_harmless_dialects(dialect, tmp_path):
+def test_harmless_dialects(dialect, tmp_path: Path) -> None:
     """Each copy reads to the same arrays as the plain file."""
     path = tmp_path / "tiny.vrp"
     path.write_bytes(DIALECTS[dialect].encode("utf-8", errors="surrogateescape"))
@@ -77,7 +78,7 @@ def test_harmless_dialects(dialect, tmp_path):
     assert (got.coordinates.dtype, got.demands.dtype) == (np.float64, np.int64)
 
 
-def test_depot_with_another_number_comes_first():
+def test_depot_with_another_number_comes_first() -> None:
     """Customers keep their order; the depot's demand moves with it."""
     text = PLAIN.replace("1\n-1", "3\n-1").replace("1 0\n2 4\n3 6", "1 6\n2 4\n3 0")
     library = parse_vrp(text, "text")
@@ -85,7 +86,7 @@ def test_depot_with_another_number_comes_first():
     np.testing.assert_array_equal(library.demands, [0, 6, 4, 10, 1])
 
 
-def test_decimal_and_negative_coordinates():
+def test_decimal_and_negative_coordinates() -> None:
     library = parse_vrp(PLAIN.replace("2 3 4", "2 -3.25 4.5e0"), "text")
     assert library.coordinates[1].tolist() == [-3.25, 4.5]
 
@@ -126,7 +127,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_refusals_name_file_and_reason(text, message, tmp_path):
+def test_refusals_name_file_and_reason(text, message, tmp_path: Path) -> None:
     path = tmp_path / "bad.vrp"
     path.write_text(text)
     with pytest.raises(DataError, match=re.escape(f"{path}: ") + ".*" + re.escape(message)) as caught:
@@ -134,7 +135,7 @@ def test_refusals_name_file_and_reason(text, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_missing_files(tmp_path):
+def test_missing_files(tmp_path: Path) -> None:
     for read in (read_vrp, read_sol):
         with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'no'}: cannot be read (No such file")):
             read(tmp_path / "no")
@@ -149,7 +150,7 @@ def test_missing_files(tmp_path):
         "Route #1: 1 2\nRoute #2:\nRoute #3: 3\nRoute #4: 4\nCost 21\n",  # an empty route
     ],
 )
-def test_dialects_of_solutions(text):
+def test_dialects_of_solutions(text: str) -> None:
     solution = parse_sol(text, "text")
     assert solution.routes == [Route(0, (1, 2)), Route(0, (3,)), Route(0, (4,))]
     assert solution.cost == 21.0
@@ -165,12 +166,12 @@ def test_dialects_of_solutions(text):
         ("Route #1: 1\nCost lots", "line 2 must state the cost as a number, got 'Cost lots'"),
     ],
 )
-def test_solutions_that_cannot_be_read(text, message):
+def test_solutions_that_cannot_be_read(text: str, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(f"a.sol: {message}")):
         parse_sol(text, "a.sol")
 
 
-def test_written_solutions_are_read_back(tmp_path):
+def test_written_solutions_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "out" / "tiny.sol"
     routes = [Route(0, (1, 2)), Route(0, (4, 3))]
     write_sol(path, routes, 123456)
@@ -180,7 +181,7 @@ def test_written_solutions_are_read_back(tmp_path):
     assert read_sol(path).cost == 784.25
 
 
-def test_prices_by_hand():
+def test_prices_by_hand() -> None:
     """Depot (0,0): 5 + 4 + 3 = 12; 1 + 1 = 2; there and back to (1,1) 1.41 + 1.41, rounded 1 + 1."""
     library = parse_vrp(PLAIN, "tiny")
     report = check_routes(library, [Route(0, (1, 2)), Route(0, (3,)), Route(0, (4,))])
@@ -191,7 +192,7 @@ def test_prices_by_hand():
     assert overloaded.num_routes == 2
 
 
-def test_half_a_unit_is_rounded_up():
+def test_half_a_unit_is_rounded_up() -> None:
     """floor(d + 0.5): 2.5 costs 3, where rounding half to even gives 2."""
     library = parse_vrp(PLAIN.replace("2 3 4", "2 2.5 0"), "tiny")
     assert check_routes(library, [Route(0, (1,)), Route(0, (2,)), Route(0, (3,)), Route(0, (4,))]).cost == 6 + 6 + 2 + 2
@@ -204,7 +205,7 @@ UNROUNDED = ("Li_21", "Golden_9", "tai75a", "CMT1")
 @pytest.mark.parametrize(
     ("name", "rounded"), [*((name, True) for name in ROUNDED), *((name, False) for name in UNROUNDED)]
 )
-def test_rounding_is_a_convention_of_the_set(name, rounded):
+def test_rounding_is_a_convention_of_the_set(name, rounded) -> None:
     """All these files say EUC_2D; only the set tells how published costs count."""
     assert parse_vrp(PLAIN.replace("tiny", name), "text").rounds_distances is rounded
 
@@ -218,12 +219,12 @@ def test_rounding_is_a_convention_of_the_set(name, rounded):
         ([(1, 0, 2), (3, 4)], "customer 0 is the depot"),
     ],
 )
-def test_routes_that_are_no_solution(customers, message):
+def test_routes_that_are_no_solution(customers: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(InfeasibleTourError, match=message):
         check_routes(parse_vrp(PLAIN, "tiny"), [Route(0, c) for c in customers])
 
 
-def test_normalisation():
+def test_normalisation() -> None:
     """One scale for both axes, the depot included; demands are fractions of the capacity."""
     instances = to_instances(parse_vrp(PLAIN.replace("1 0 0", "1 -5 0", 1), "tiny"))
     np.testing.assert_array_equal(
@@ -234,13 +235,13 @@ def test_normalisation():
     assert (instances.locs.dtype, instances.demand_linehaul.dtype) == (np.float32, np.float64)
 
 
-def test_all_nodes_in_one_place():
+def test_all_nodes_in_one_place() -> None:
     """A range of 0 is no division by 0."""
     text = re.sub(r"^(\d) \d \d$", r"\1 7 7", PLAIN, flags=re.MULTILINE)
     assert (to_instances(parse_vrp(text, "tiny")).locs == 0).all()
 
 
-def test_set_x_is_complete_and_ordered():
+def test_set_x_is_complete_and_ordered() -> None:
     names = set_x_names()
     assert len(names) == 100
     sizes = [int(re.fullmatch(r"X-n(\d+)-k\d+", name).group(1)) for name in names]
@@ -251,7 +252,7 @@ def test_set_x_is_complete_and_ordered():
         load_set_x("X-n100-k1")
 
 
-def test_best_known_solutions_of_set_x():
+def test_best_known_solutions_of_set_x() -> None:
     """All 100: routes respect the capacity and cost, with rounded distances, what is stored."""
     excess = []
     for name in set_x_names():
@@ -268,13 +269,13 @@ def test_best_known_solutions_of_set_x():
     ("name", "cost", "num_routes"),
     [("X-n101-k25", 27591, 26), ("X-n502-k39", 69226, 39), ("X-n1001-k43", 72355, 43)],
 )
-def test_published_best_known_costs(name, cost, num_routes):
+def test_published_best_known_costs(name: str, cost: int, num_routes: int) -> None:
     """The k of a name is no limit: X-n101-k25 has 26 routes."""
     _, best_known, routes = load_set_x(name)
     assert (best_known, len(routes)) == (cost, num_routes)
 
 
-def test_normalised_instances_keep_lengths_and_demands():
+def test_normalised_instances_keep_lengths_and_demands() -> None:
     """The unit square's cost times the scale is the unrounded length, and the exact checker agrees on capacity."""
     library, _, routes = load_set_x("X-n125-k30")
     instances = to_instances(library)
