@@ -27,7 +27,7 @@ include: "workflow/rules/common.smk"
 
 rule all:
     input:
-        references(),
+        references(SIZES if study.scale == "paper" else study.solved_sizes),
         tables(),
         figures(),
         layout.report,

@@ -15,12 +15,13 @@ from statistics import fmean
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.files import atomic_path
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.numpy_generator import TEST_SEED, generate_arrays
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
-from polarvrp.references.published import PUBLISHED_SIZES, published_reference
+from polarvrp.references.published import published_reference
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solvers.solve import SOLVERS, InstanceTask, SolverSettings, solve_task
 from polarvrp.workers import TaskFailure, WorkerPool

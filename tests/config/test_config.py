@@ -13,7 +13,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.config.base import Section
 from polarvrp.config.loading import load_study
 from polarvrp.config.model import ModelConfig
-from polarvrp.config.study import StudyConfig
+from polarvrp.config.study import SCALES, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
 from polarvrp.errors import ConfigError
 
@@ -49,9 +49,10 @@ def test_every_key_is_described(cls: type[Section]) -> None:
 
 
 def test_scale_files_hold_the_same_keys() -> None:
-    quick, paper = (yaml.safe_load((ROOT / f"config/scales/{scale}.yaml").read_text()) for scale in ("quick", "paper"))
-    assert keys(quick) == keys(paper)
-    assert [keys(size) for size in quick["sizes"]] == [keys(size) for size in paper["sizes"]]
+    first, *others = (yaml.safe_load((ROOT / f"config/scales/{scale}.yaml").read_text()) for scale in SCALES)
+    for other in others:
+        assert keys(other) == keys(first)
+        assert {tuple(size) for size in other["sizes"]} == {tuple(size) for size in first["sizes"]}
 
 
 def test_config_and_scales_share_no_key_and_leave_none_to_a_default() -> None:
@@ -68,7 +69,7 @@ def test_config_and_scales_share_no_key_and_leave_none_to_a_default() -> None:
         assert set(left) | set(right) == set(cls.model_fields), path
 
 
-@pytest.mark.parametrize("scale", ["quick", "paper"])
+@pytest.mark.parametrize("scale", SCALES)
 def test_shipped_configuration_is_valid(tmp_path: Path, scale: str) -> None:
     study = load_study(write(tmp_path / "mine.yaml", {"scale": scale}), ROOT / "config")
     assert study.scale == scale
@@ -163,7 +164,7 @@ MISTAKES = [
     ({"evaluation": {"augmentations": 9}}, "evaluation.augmentations must be at most 8, got 9"),
     # more validation instances solved than a set has
     ({"training": {"validation_instances": 3}}, "training.validation_instances is 3, but a validation set has 2"),
-    ({"scale": "tiny"}, "scale must be one of quick, paper, got 'tiny'"),
+    ({"scale": "tiny"}, "scale must be one of quick, laptop, paper, got 'tiny'"),
 ]
 
 

@@ -430,6 +430,13 @@ def test_incomplete_specification_is_named() -> None:
         jobs.parse_train_spec({"model": {}})
 
 
+def test_only_sets_without_published_solutions_are_solved(tmp_path: Path) -> None:
+    assert study(tmp_path, scale="laptop").solved_sizes == (20,)
+    assert study(tmp_path, scale="paper").solved_sizes == ()
+    own = study(tmp_path, scale="paper", datasets={"test_seed": 1})
+    assert own.solved_sizes == (50, 100)  # other instances than the published ones
+
+
 def test_registries_agree() -> None:
     for method in METHODS.values():
         assert method.source or method.encoder in BACKBONES[str(method.backbone)].encoders

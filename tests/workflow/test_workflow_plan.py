@@ -43,6 +43,13 @@ def test_paper_plans_the_whole_paper_in_chunks(workflow) -> None:
     assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
 
 
+def test_laptop_solves_what_was_not_published_in_a_folder_of_its_own(workflow) -> None:
+    jobs = workflow.dry("--config", "scale=laptop").jobs
+    assert jobs["merge_references"] == 48 * 2 and jobs["train_policy"] == jobs["evaluate_policy"] == 37
+    dry = workflow("results/laptop/tables/set_x.parquet", "--config", "scale=laptop", "--dry-run")
+    assert dry.code == 0 and "results/laptop/models/polarnet-ple-polar-n50-s0/weights.safetensors" in dry.output
+
+
 def test_own_file_wins_over_study_and_scale(workflow, tmp_path: Path) -> None:
     own = tmp_path / "mine.yaml"
     own.write_text("scale: paper\nbackbones: [polarnet]\nreferences: {solvers: []}\n")
@@ -109,7 +116,7 @@ def test_name_that_does_not_exist_has_no_rule(workflow, path: str) -> None:
     ("arguments", "text", "message"),
     [
         (["--config", "sclae=paper"], None, "configuration: unknown key sclae; did you mean 'scale'?"),
-        (["--config", "scale=papr"], None, "configuration: scale must be one of quick, paper, got 'papr'"),
+        (["--config", "scale=papr"], None, "configuration: scale must be one of quick, laptop, paper, got 'papr'"),
         (["--config", "training={epochs: 5}"], None, "configuration: training.epochs must be a whole number, got '5'"),
         ([], "training: {learning_rate: 3e-4}", "configuration: training.learning_rate must be a number, got '3e-4'"),
         ([], "seeds: [2, 2]", "configuration: seeds names something twice, got 2, 2; drop one"),

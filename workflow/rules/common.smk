@@ -10,7 +10,7 @@ from polarvrp.study import specs as jobs
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
 
-layout = Layout()
+layout = Layout.of_scale(study.scale)
 SIZED_RUN = "{stem}-n{n}{tail}"  # a run's name with its size apart: the test sets of an evaluation follow from it
 DATASET = str(layout.dataset("{split}", "{variant}", "{n}"))
 REFERENCE = str(layout.reference("{split}", "{solver}", "{variant}", "{n}"))
@@ -24,10 +24,10 @@ SET_X = str(layout.set_x("{run}"))
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
 
-# The machine's part, which a profile overrides by set-threads and set-resources. Jobs of scale quick take seconds and run
-# side by side, a core each, unless a GPU is there to share.
+# The machine's part, which a profile overrides by set-threads and set-resources. Jobs of the small scales run side by
+# side, a core each, unless a GPU is there to share.
 # At full scale trainings have cores for refinement, and nothing runs beside an evaluation, whose seconds go into a table.
-SMALL_JOBS = study.scale == "quick"
+SMALL_JOBS = study.scale != "paper"
 TRAINING_THREADS = 1 if SMALL_JOBS else 16
 EVALUATION_THREADS = 1 if SMALL_JOBS else workflow.cores
 GPUS = 0 if SMALL_JOBS and not has_gpu_driver() else 1
@@ -111,8 +111,9 @@ def figures():
 
 
 def solved(name, variants):
-    sizes = sorted({run.num_customers for run in listed_runs(name)})
-    return evaluations(listed_runs(name), variants) + references(sizes, variants)
+    runs = listed_runs(name)
+    sizes = {run.num_customers for run in runs}.intersection(study.solved_sizes)
+    return evaluations(runs, variants) + references(sorted(sizes), variants)
 
 
 # What an experiment may need, and the files that this means.

@@ -49,7 +49,13 @@ PUBLISHED = "published-"
 """Start of the name of a source that others published."""
 
 SOLVERS = ("pyvrp", "ortools")
-"""Solvers that references are computed with."""
+"""Solvers that references are computed with, and whose solutions were published."""
+
+PUBLISHED_SIZES = (50, 100)
+"""Customers of the test sets that solutions were published of."""
+
+PUBLISHED_SEED = 1234
+"""Seed of those test sets."""
 
 
 def published_method(backbone: str) -> Method:

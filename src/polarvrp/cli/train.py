@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("run", metavar="RUN", help="name of the run, e.g. polarnet-ple-polar-n50-s0")
     add_specification_arguments(parser)
-    parser.add_argument("--results", type=Path, metavar="FOLDER", help="folder of results (default: results)")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="folder of results (default: the scale's)")
     parser.add_argument("--state", type=Path, help="resumable state (default: checkpoints/RUN in that folder)")
     parser.add_argument("--validation", type=Path, nargs="+", help="validation sets (default: made where missing)")
     parser.add_argument("--output", type=Path, help="weights (default: models/RUN/weights.safetensors there)")
@@ -35,13 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    from polarvrp.study.layout import RESULTS, Layout
+    from polarvrp.study.layout import Layout
     from polarvrp.study.runs import parse_run
 
     run = parse_run(options.run)
-    layout = Layout(options.results or RESULTS)
     _require_time(options.max_seconds)
     spec, study = read_specification(options, run)
+    usual = Layout() if study is None else Layout.of_scale(study.scale)
+    layout = Layout(options.results) if options.results else usual
     validation = options.validation
     if not validation:
         if study is None:

@@ -9,14 +9,14 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones, named_backbones
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import tables
-from polarvrp.catalog.methods import SOLVERS, Method, method_of, published_method
+from polarvrp.catalog.methods import PUBLISHED_SEED, PUBLISHED_SIZES, SOLVERS, Method, method_of, published_method
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.config.training import StudyTraining
 from polarvrp.errors import one_of
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 
-Scale = Literal["quick", "paper"]
+Scale = Literal["quick", "laptop", "paper"]
 SCALES: tuple[str, ...] = get_args(Scale)
 
 
@@ -179,6 +179,12 @@ class StudyConfig(Section):
     def methods(self) -> tuple[Method, ...]:
         """Trained methods of the main tables, a row each."""
         return tuple(row.method if isinstance(row, OwnRow) else published_method(row) for row in self.backbones)
+
+    @property
+    def solved_sizes(self) -> tuple[int, ...]:
+        """Sizes whose references must be solved, since no published solution is of the study's test sets."""
+        published = PUBLISHED_SIZES if self.datasets.test_seed == PUBLISHED_SEED else ()
+        return tuple(size.num_customers for size in self.sizes if size.num_customers not in published)
 
     @property
     def training_variants(self) -> tuple[str, ...]:

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import VARIANTS, parse_variant
 
-PUBLISHED_SIZES = (50, 100)
-PUBLISHED_SOLVERS = ("pyvrp", "ortools")
 INSTANCES_PER_SET = 1000
 
 
@@ -48,10 +47,10 @@ def published_reference(variant: str, num_customers: int, solver: str) -> Publis
     """
     name = parse_variant(variant).name
     solver = solver.removeprefix("published-")
-    if num_customers not in PUBLISHED_SIZES or solver not in PUBLISHED_SOLVERS:
+    if num_customers not in PUBLISHED_SIZES or solver not in SOLVERS:
         raise ConfigError(
             f"no published solutions of {solver} for {num_customers} customers; there are those of "
-            f"{' and '.join(PUBLISHED_SOLVERS)} for {' and '.join(map(str, PUBLISHED_SIZES))}"
+            f"{' and '.join(SOLVERS)} for {' and '.join(map(str, PUBLISHED_SIZES))}"
         )
     with as_file(files("polarvrp") / "data" / "published_references.parquet") as path:
         table: pa.Table = pq.ParquetFile(path).read_row_group(_row_group(name, num_customers, solver))
@@ -69,4 +68,4 @@ def published_costs(variant: str, num_customers: int, solver: str = "pyvrp") -> 
 def _row_group(variant: str, num_customers: int, solver: str) -> int:
     """Sets follow each other by variant, then size, then solver."""
     position = list(VARIANTS).index(variant) * len(PUBLISHED_SIZES) + PUBLISHED_SIZES.index(num_customers)
-    return position * len(PUBLISHED_SOLVERS) + PUBLISHED_SOLVERS.index(solver)
+    return position * len(SOLVERS) + SOLVERS.index(solver)

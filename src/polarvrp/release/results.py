@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import summarise_gaps
 from polarvrp.files import PROVENANCE
-from polarvrp.references.published import PUBLISHED_SIZES, published_costs
+from polarvrp.references.published import published_costs
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.solutions import provenance, read_solutions
 from polarvrp.study.runs import RunSpec, parse_run

@@ -21,6 +21,11 @@ class Layout:
 
     root: Path = RESULTS
 
+    @classmethod
+    def of_scale(cls, scale: str) -> "Layout":
+        """Paths of a study; those of ``laptop`` lie in a folder of their own, since its sizes are others' too."""
+        return cls(RESULTS / scale if scale == "laptop" else RESULTS)
+
     def dataset(self, split: str, variant: str, num_customers: int | str) -> Path:
         """A test or validation set."""
         return self.root / "datasets" / split / f"{variant}-n{num_customers}.npz"

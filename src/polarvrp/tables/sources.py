@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polarvrp.catalog.methods import SOLVERS
+from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.references.published import PUBLISHED_SIZES, published_costs
+from polarvrp.references.published import published_costs
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.paper import PAPER_SCALE
