@@ -32,7 +32,7 @@ from polarvrp.decoding.greedy import Decoding, solve_greedily
 from polarvrp.decoding.level_check import Probe, compare_with_parallel
 from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
-from polarvrp.machine import device_name
+from polarvrp.machine import copy_rate, device_name, product_rate
 from polarvrp.model.cost import multiply_adds
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
@@ -57,7 +57,7 @@ def main() -> int:
     """Check, time, print, write."""
     options = parse()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    peak = measured_peak(device)
+    peak = product_rate(device)
     jobs = list(itertools.product(options.models, options.paradigms, options.num_customers))
     rows = []
     with Refiner(options.workers) as refiner:
@@ -68,7 +68,8 @@ def main() -> int:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     table.to_parquet(options.output, index=False)
     print(table.drop(columns=["card", "torch", "python", "date"]).round(3).T.to_string(header=False))
-    print(f"{rows[0]['card']}, torch {torch.__version__}; peak {peak / 1e12:.1f} TFLOP/s, {bandwidth(device):.2f} TB/s")
+    rates = f"peak {peak / 1e12:.3g} TFLOP/s, {copy_rate(device) / 1e12:.3g} TB/s"
+    print(f"{rows[0]['card']}, torch {torch.__version__}; {rates}")
     if options.against is not None:
         print_rival(options.against, options.command)
     return 0 if table["correct"].all() else 1
@@ -222,32 +223,6 @@ def step_operations(model: str, size: int, batch: int) -> float:
     backbone, _, encoder = model.partition("-")
     counts = multiply_adds(build_policy(ModelConfig(backbone=backbone, encoder=encoder, num_customers=size)), size)
     return 2.0 * batch * (3 * counts["encoder"] + 4 * counts["decoder"])
-
-
-def measured_peak(device: torch.device) -> float:
-    """Operations a second of a large matrix product in the precision of training."""
-    side, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (2048, torch.float32)
-    one, other = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
-    return 2.0 * side**3 / fastest(lambda: one @ other, device)
-
-
-def bandwidth(device: torch.device) -> float:
-    """Terabytes a second of a large copy, bytes read plus bytes written."""
-    source = torch.randn((1 << 28) if device.type == "cuda" else (1 << 24), device=device)
-    target = torch.empty_like(source)
-    return 2.0 * source.numel() * 4 / fastest(lambda: target.copy_(source), device) / 1e12
-
-
-def fastest(function: Any, device: torch.device) -> float:
-    """Least seconds of ten calls."""
-    seconds = []
-    for _ in range(10):
-        start_s = time.perf_counter()
-        function()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - start_s)
-    return min(seconds)
 
 
 def print_rival(folder: Path, command: str) -> None:

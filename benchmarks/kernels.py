@@ -35,7 +35,7 @@ WIDTH, ATTENTION_HEADS, HIDDEN = 128, 8, 512
 ALIGNED = [["tt.divisibility", 16]]
 RECORD = Record("*i32", "*i32", "*i32", "*i32", "*fp32", "*i64")
 TOURS = Tours("*i64", "*fp32", "*fp32", "*i1", "*i1")
-PROBLEM = Problem("*fp32", "*fp32", "*fp32")
+PROBLEM = Problem("*fp32", "*i32", "*fp32", "*fp32", "*fp32", "*i32")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""What a number was made on: the model of the processor or card, versions of packages. Imports nothing heavy."""
+"""Machine that a number was made on: processor or card, its rates, versions of packages. Imports nothing heavy."""
 
 from __future__ import annotations
 
 import platform
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-PACKAGES = ("polarvrp", "torch", "numpy", "pyvrp")
+PACKAGES = ("polarvrp", "torch", "triton", "numpy", "pyvrp")
 """Packages that decide what networks and local search compute."""
 
 GPU_DRIVER = Path("/dev/nvidiactl")
@@ -39,6 +41,46 @@ def device_name(device: torch.device) -> str:
     import torch
 
     return torch.cuda.get_device_name(device)
+
+
+def driver_version() -> str | None:
+    """Version of NVIDIA's driver, None where there is none."""
+    with suppress(OSError):
+        words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
+        return next((word for word in words if word[0].isdigit() and "." in word), None)
+    return None
+
+
+def product_rate(device: torch.device) -> float:
+    """Floating-point operations a second of a large matrix product, bfloat16 on a card and float32 elsewhere."""
+    import torch
+
+    side, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (2048, torch.float32)
+    one, other = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    return 2.0 * side**3 / _fastest(lambda: one @ other, device)
+
+
+def copy_rate(device: torch.device) -> float:
+    """Bytes a second of a large copy within the device, those read plus those written."""
+    import torch
+
+    source = torch.randn((1 << 28) if device.type == "cuda" else (1 << 24), device=device)
+    target = torch.empty_like(source)
+    return 2.0 * source.numel() * source.element_size() / _fastest(lambda: target.copy_(source), device)
+
+
+def _fastest(function: Callable[[], object], device: torch.device) -> float:
+    """Least seconds of ten calls."""
+    import torch
+
+    seconds = []
+    for _ in range(10):
+        start_s = time.perf_counter()
+        function()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start_s)
+    return min(seconds)
 
 
 def card_identity(device: torch.device) -> str | None:

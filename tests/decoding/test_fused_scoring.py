@@ -10,7 +10,7 @@ from torch import Tensor
 
 from helpers.kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
 from polarvrp.config.model import ModelConfig
-from polarvrp.decoding.fused.packing import TILE, PackedDecisions, Segments, pack
+from polarvrp.decoding.fused.packing import TILE, PackedDecisions
 from polarvrp.decoding.masks import mask_words
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start
@@ -29,6 +29,7 @@ pytest.importorskip("triton")
 
 from polarvrp.decoding.fused import packed_attention
 from polarvrp.decoding.fused import scoring as fused_scoring
+from polarvrp.decoding.fused.checks.scoring import pack_steps
 from polarvrp.decoding.fused.kernels import scoring as kernels
 from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
 
@@ -45,20 +46,6 @@ NETWORKS = {
     "routefinder, keys of the pointer mapped": ({"backbone": "routefinder", "encoder": "shared"}, 1.0, "VRPMBL"),
 }
 Gradients = dict[str, Tensor]
-
-
-def pack_steps(steps: ScoredSteps, capacity: int) -> PackedDecisions:
-    """The decisions of :class:`ScoredSteps`, whose valid ones come first in each instance, as a flat table."""
-
-    segments = Segments(
-        count=steps.valid.sum(1, keepdim=True),
-        row=steps.row[:, None].to(torch.int32),
-        current=steps.current[:, None].to(torch.int32),
-        action=steps.action[:, None].to(torch.int32),
-        features=steps.features[:, None].to(torch.float32),
-        mask=steps.mask[:, None],
-    )
-    return pack(segments, steps.num_rows, steps.num_actions, capacity)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,1 @@
+"""Checks of all kernels against tensor operations in float32."""
