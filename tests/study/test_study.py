@@ -27,7 +27,12 @@ from polarvrp.tables import study_tables
 
 ROOT = Path(__file__).parents[2]
 
-LATER_SETTINGS = [("starts", "all", 5), ("refiner", "pyvrp", "gpu"), ("stages", [], [{"epochs": 1}, {}])]
+LATER_SETTINGS = [
+    ("starts", "all", 5),
+    ("refiner", "pyvrp", "gpu"),
+    ("refinement_ramp", 0.0, 0.1),
+    ("stages", [], [{"epochs": 1}, {}]),
+]
 """Settings that specifications leave out at their defaults, with the default and another value."""
 
 

@@ -22,10 +22,11 @@ from polarvrp.training.trainer import TrainJob, train
 SPEC = tiny_spec()
 
 CURRICULUM = tiny_spec(
+    refinement_ramp=0.3,
     stages=[
         {"name": "small", "num_customers": 6, "paradigm": "po", "epochs": 2, "batch_size": 6, "starts": 4},
-        {"epochs": 2, "instances_per_epoch": 13, "refinement_start_epoch": 1, "learning_rate": 0.0005},
-    ]
+        {"epochs": 2, "instances_per_epoch": 13, "refinement_start_epoch": 0, "learning_rate": 0.0005},
+    ],
 )
 
 

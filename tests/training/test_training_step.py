@@ -113,21 +113,25 @@ def test_a_refined_tour_that_the_environment_refuses_is_discarded() -> None:
     assert microbatch.sums[-2:].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("paradigm", ["po", "polar"])
-def test_halves_of_a_batch_add_up_to_the_whole(paradigm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("paradigm", "changes"), [("po", {}), ("polar", {}), ("polar", {"refinement_ramp": 0.5})])
+def test_halves_of_a_batch_add_up_to_the_whole(
+    paradigm: str, changes: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sums and update do not depend on how a batch is split into microbatches."""
 
     def outcome(microbatches: int) -> tuple[dict[str, float], torch.Tensor]:
         monkeypatch.setattr(step_module, "MICROBATCHES_WHILE_REFINING", microbatches)
         policy = build_policy(SMALL, 0)
         with Refiner(0) as refiner:
-            sums = step_of(policy, config(paradigm), refiner).run(0, 2, 0, 5)
+            step = step_of(policy, config(paradigm, **changes), refiner)
+            step.refinement_gap = 0.8
+            sums = step.run(0, 2, 0, 5)
         numbers = torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
         return {key: value for key, value in sums.items() if not key.startswith("seconds")}, numbers
 
     (whole, whole_numbers), (halves, halves_numbers) = outcome(1), outcome(2)
     assert halves == pytest.approx(whole, rel=1e-5)
-    torch.testing.assert_close(halves_numbers, whole_numbers, rtol=0, atol=2e-6)
+    torch.testing.assert_close(halves_numbers, whole_numbers, rtol=0, atol=4e-6)  # a first step is 3e-4 long
 
 
 @pytest.mark.parametrize("paradigm", ["rl", "polar"])

@@ -50,7 +50,7 @@ PARADIGMS: dict[str, Paradigm] = {
             objective_settings=("temperature",),
             refines=True,
             greedy_row=True,
-            settings=("temperature", "refined_tours", "refinement_start_epoch", "refiner"),
+            settings=("temperature", "refined_tours", "refinement_start_epoch", "refinement_ramp", "refiner"),
         ),
     )
 }

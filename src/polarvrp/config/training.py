@@ -58,6 +58,12 @@ class TrainingRecipe(Section):
     refinement_start_epoch: NonNegativeInt = Field(
         default=250, description="Epochs strictly greater than it are refined; paradigm polar."
     )
+    refinement_ramp: NonNegativeFloat = Field(
+        default=0.0,
+        description="Mean relative gap of the best sampled tours to their refined ones at which the loss with refined "
+        "tours has all the weight; it has none at twice that gap. 0 gives it all from the first refined step on, the "
+        "paper's form; paradigm polar.",
+    )
     refiner: Literal["pyvrp", "gpu"] = Field(
         default="pyvrp",
         description="Local search: pyvrp on CPU cores beside the device, or gpu, batched on the device itself; "

@@ -30,7 +30,7 @@ TRAIN_CODE_VERSION = 3
 EVALUATION_CODE_VERSION = 2
 TABLE_CODE_VERSION = 1
 
-ABSENT_AT_DEFAULT = ("refiner", "starts")
+ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp")
 """Settings of a training that specifications leave out at their defaults, so that a new one retrains nothing."""
 
 Spec = dict[str, Any]

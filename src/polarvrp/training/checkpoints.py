@@ -35,6 +35,7 @@ class Position:
         sums: What those steps returned, added up.
         elapsed_s: Wall seconds of training so far, over all processes.
         reward_means: Running means that normalise rewards, empty before the first batch or without normalisation.
+        refinement_gap: Running mean of the gap between best sampled and refined tours, None without a ramp.
         history: One row per finished epoch.
     """
 
@@ -44,6 +45,7 @@ class Position:
     sums: dict[str, float] = field(default_factory=dict)
     elapsed_s: float = 0.0
     reward_means: list[float] = field(default_factory=list)
+    refinement_gap: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @property

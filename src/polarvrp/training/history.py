@@ -28,10 +28,12 @@ SCHEMA = pa.schema(
         pa.field("peak_memory_gb", pa.float64()),
         pa.field("refined_tours", pa.int64()),
         pa.field("refinement_improvement_percent", pa.float64()),
+        pa.field("refinement_weight", pa.float64()),
     ]
 )
 """Columns of ``history.parquet``. ``seconds`` is the wall time of the steps, validation apart; costs are means over
-the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour; the improvement is a mean over refined tours."""
+the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour; the improvement is a mean over refined tours; the
+weight is that of the loss with them, null without a ramp."""
 
 
 def epoch_row(
@@ -70,6 +72,7 @@ def epoch_row(
         "peak_memory_gb": peak_memory_gb,
         "refined_tours": refined,
         "refinement_improvement_percent": 100 * sums["refinement_improvement"] / refined if refined else None,
+        "refinement_weight": sums["refinement_weight"] / instances if "refinement_weight" in sums else None,
     }
     return row | {f"seconds_{phase}": sums[f"seconds_{phase}"] for phase in PHASES}
 

@@ -18,6 +18,7 @@ from polarvrp.decoding.rollout import Decisions, Replay, starts_at, with_greedy_
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
+from polarvrp.local_search.route_order import order_routes
 from polarvrp.local_search.tensor_search import improve
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
@@ -41,6 +42,8 @@ class StepContext:
         bfloat16: Whether matrix products run in bfloat16.
         objective: Loss of costs and log-likelihoods.
         normalizer: Of rewards, None to train on raw costs.
+        refinement_weight: Weight of the loss with refined tours, the rest being that of the sampled ones, float,
+            scalar; None for the paper's form: the loss with refined tours alone.
     """
 
     policy: Policy
@@ -49,6 +52,7 @@ class StepContext:
     bfloat16: bool
     objective: Objective
     normalizer: RewardNormalizer | None
+    refinement_weight: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +181,17 @@ class Microbatch:
         self.found = improve(self.environment.instances, self._chosen)
 
     def replay(self) -> None:
-        """The found tours in the environment's eyes; those that are legal and shorter count."""
+        """The found tours in the environment's eyes; those that are legal and shorter count.
+
+        Under a ramp they are told as the policy told the originals, their first customers as free as those of sampled
+        tours. In the paper's form they are as local search returns them, and their first customers count.
+        """
         assert self.found is not None
-        replayed = self._context.engine.replay(self.environment, self.found)
+        found, num_free = self.found, 0
+        if self._context.refinement_weight is not None:
+            found = order_routes(self.environment.instances, found, self._chosen)
+            num_free = 1 if self.environment.num_depots == 1 else 2
+        replayed = self._context.engine.replay(self.environment, found, num_free)
         accepted = replayed.legal & (replayed.cost < self._before)
         improvement = ((self._before - replayed.cost) / self._before).masked_fill(~accepted, 0.0)
         self.refinement = Refinement(self._row, accepted, replayed, improvement)
@@ -190,10 +202,7 @@ class Microbatch:
         self.statistics = self._context.normalizer.reward_statistics(self.tours.cost, self.environment.instances.flags)
 
     def compute_loss(self) -> None:
-        """Loss, and the decisions to learn from with the coefficient of each tour.
-
-        A refined tour's likelihood includes its first customer, which is forced for sampled tours: as published.
-        """
+        """Loss, and the decisions to learn from with the coefficient of each tour."""
         context, tours, refinement = self._context, self.tours, self.refinement
         context.policy.draw_noise_from(self._noise)
         self._weighted: list[tuple[Decisions, Tensor]]
@@ -213,6 +222,10 @@ class Microbatch:
             loss, coefficients = loss_and_coefficients(context.objective, cost, likelihood)
             taken = coefficients.gather(1, refinement.row) * refinement.accepted
             kept = refinement.put(coefficients, torch.zeros_like(taken))
+            if (weight := context.refinement_weight) is not None:
+                sampled_loss, sampled = loss_and_coefficients(context.objective, tours.cost, tours.log_likelihood)
+                loss = torch.lerp(sampled_loss, loss, weight)
+                kept, taken = torch.lerp(sampled, kept, weight), weight * taken
             self._weighted = [(tours.decisions, kept), (refinement.replayed.decisions, taken)]
         self.sums = self._sums(loss)
 

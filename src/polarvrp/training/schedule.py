@@ -18,6 +18,25 @@ def decoder_ramp(epoch: int, step: int, steps_per_epoch: int) -> float:
     return step / steps_per_epoch if epoch == 1 else 1.0
 
 
+def refinement_weight(config: TrainConfig, gap: float | None, ramp: float) -> float:
+    """Weight of the loss with refined tours, the rest being that of the sampled ones.
+
+    Near a uniform policy refined tours are unlike anything that it samples, and preferring them teaches next to
+    nothing. So the weight follows the gap between the best sampled tours and their refined ones: 0 at twice
+    ``refinement_ramp``, 1 at it. And it stays below the decoder's ramp.
+
+    Args:
+        config: Recipe.
+        gap: Running mean of the relative gap, None before the first refined step.
+        ramp: How much of the decoder's residual block is on.
+    """
+    if config.refinement_ramp == 0:
+        return 1.0
+    if gap is None:
+        return 0.0
+    return min(ramp, max(0.0, 2 - gap / config.refinement_ramp), 1.0)
+
+
 def refines(config: TrainConfig, epoch: int) -> bool:
     """Whether local search refines tours in ``epoch``."""
     return PARADIGMS[config.paradigm].refines and epoch > config.refinement_start_epoch

@@ -28,11 +28,14 @@ from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
 from polarvrp.training.objectives import objective_of
 from polarvrp.training.plan import Plan
 from polarvrp.training.rewards import RewardNormalizer
-from polarvrp.training.schedule import refines
+from polarvrp.training.schedule import refinement_weight, refines
 
 logger = logging.getLogger(__name__)
 
 MICROBATCHES_WHILE_REFINING = 2
+
+GAP_MEMORY = 0.9
+"""Share of the old running mean of refinement gaps in the new one."""
 
 Shape: TypeAlias = tuple[int, bool, bool, int, tuple[str, ...]]
 """Stage, whether tours are refined, whether the decoder is ramped up, batch size, variants."""
@@ -48,6 +51,7 @@ class TrainingStep:
         bfloat16: Whether matrix products run in bfloat16.
         refiner: Local search; None where the recipe never refines.
         reward_means: Running means of the normaliser so far, of an earlier process.
+        refinement_gap: Running mean of the gap between best sampled and refined tours so far, likewise.
         engine: One of ``decoding.engine.LEVELS``.
         group: Processes that share the training.
     """
@@ -60,6 +64,7 @@ class TrainingStep:
         bfloat16: bool,
         refiner: Refiner | None,
         reward_means: list[float] | None = None,
+        refinement_gap: float | None = None,
         engine: str = "auto",
         group: Group = SINGLE,
     ) -> None:
@@ -74,7 +79,9 @@ class TrainingStep:
             bfloat16,
             objective_of(config),
             RewardNormalizer(reward_means or [], self._device) if normalizes else None,
+            torch.ones((), device=self._device) if config.refinement_ramp > 0 else None,
         )
+        self.refinement_gap = refinement_gap
         self._ramp = torch.ones((), device=self._device)
         self._shaped: dict[Shape, ShapedStep] = {}
         # Work on a stream of its own: the default one cannot be captured, and backward passes stay on their stream.
@@ -108,11 +115,15 @@ class TrainingStep:
 
         Returns:
             ``instances``; sums over instances of ``loss``, ``sampled_cost``, ``greedy_cost`` (POLAR) and
-            ``best_cost``; ``refined_tours`` and the sum of their ``refinement_improvement``; ``seconds_{phase}``.
+            ``best_cost``; ``refined_tours`` and the sum of their ``refinement_improvement``; under a ramp also of
+            ``refinement_weight``; ``seconds_{phase}``.
         """
         self._ramp.fill_(ramp)
         self._policy.ramp = self._ramp if ramp < 1.0 else 1.0
         refined = self._refiner is not None and refines(self._config, epoch)
+        weight = refinement_weight(self._config, self.refinement_gap, ramp)
+        if self._context.refinement_weight is not None:
+            self._context.refinement_weight.fill_(weight)
         variants = self._variants((stage, epoch, step))
         key = (stage, refined, ramp < 1.0, batch_size, variants)
         if self._stream is not None:  # ramp, learning rate and restored state were written on the caller's stream
@@ -120,7 +131,8 @@ class TrainingStep:
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             while True:
                 try:
-                    return self._attempt(key, (stage, epoch, step))
+                    sums = self._attempt(key, (stage, epoch, step))
+                    break
                 except BufferOverflowError as error:
                     logger.info("%s", error)
                     self._shaped.clear()  # no parameter has changed yet, and all streams start anew
@@ -143,6 +155,13 @@ class TrainingStep:
         self._context = replace(self._context, engine=ParallelEngine(graphed))
         self._shaped.clear()
         self._optimizer.zero_grad(set_to_none=True)
+
+        if refined and self._context.refinement_weight is not None:
+            sums["refinement_weight"] = weight * sums["instances"]
+            gap = sums["refinement_improvement"] / (sums["instances"] * self._config.refined_tours)
+            old = gap if self.refinement_gap is None else self.refinement_gap
+            self.refinement_gap = GAP_MEMORY * old + (1 - GAP_MEMORY) * gap
+        return sums
 
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""

@@ -194,6 +194,7 @@ class Trainer:
             _uses_bfloat16(config, device),
             self._refiner,
             self.position.reward_means,
+            self.position.refinement_gap,
             self._engine,
             self._group,
         )
@@ -204,7 +205,12 @@ class Trainer:
         if self._group.leads:
             self._networks.store(position.stage, self.policy)
         self._group.wait()
-        self.position = Position(position.stage + 1, elapsed_s=position.elapsed_s, history=position.history)
+        self.position = Position(
+            position.stage + 1,
+            elapsed_s=position.elapsed_s,
+            refinement_gap=position.refinement_gap,
+            history=position.history,
+        )
         goes_on = self._config.stages[self.position.stage].adapters == "none"
         self._begin_stage(state_tensors(self.policy, self._optimizer) if goes_on else {})
 
@@ -232,6 +238,7 @@ class Trainer:
                 position.sums[name] = position.sums.get(name, 0.0) + value
             position.elapsed_s += sums["seconds"]
             position.reward_means = self._step.reward_means
+            position.refinement_gap = self._step.refinement_gap
             position.step = step + 1
             if time.monotonic() - self._saved_s >= SECONDS_BETWEEN_STATES:
                 self._save()
