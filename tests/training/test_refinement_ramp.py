@@ -16,7 +16,7 @@ from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 from polarvrp.training.group import Group
 from polarvrp.training.microbatch import Microbatch, StepContext
-from polarvrp.training.objectives import preference
+from polarvrp.training.objectives import EQUAL_COSTS, preference
 from polarvrp.training.schedule import refinement_weight
 from polarvrp.training.step import GAP_MEMORY, TrainingStep
 
@@ -76,7 +76,7 @@ def by_definition(cost: list[float], likelihood: list[Tensor]) -> Tensor:
     total = torch.zeros((), dtype=torch.float64)
     for better, its_likelihood in zip(cost, likelihood, strict=True):
         for worse, other in zip(cost, likelihood, strict=True):
-            if better < worse < float("inf"):
+            if better < (1 - EQUAL_COSTS) * worse < float("inf"):
                 total = total - torch.nn.functional.logsigmoid(ALPHA * (its_likelihood - other))
     return total / len(cost) ** 2
 
