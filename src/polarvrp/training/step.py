@@ -138,6 +138,12 @@ class TrainingStep:
                     self._shaped.clear()  # no parameter has changed yet, and all streams start anew
                 except CaptureError as error:
                     self._leave_graphs(error)
+        if refined and self._context.refinement_weight is not None:
+            sums["refinement_weight"] = weight * sums["instances"]
+            gap = sums["refinement_improvement"] / (sums["instances"] * self._config.refined_tours)
+            old = gap if self.refinement_gap is None else self.refinement_gap
+            self.refinement_gap = GAP_MEMORY * old + (1 - GAP_MEMORY) * gap
+        return sums
 
     def _leave_graphs(self, error: CaptureError) -> None:
         """Go on with level parallel, which captures no phase, unless another level was asked for.
@@ -155,13 +161,6 @@ class TrainingStep:
         self._context = replace(self._context, engine=ParallelEngine(graphed))
         self._shaped.clear()
         self._optimizer.zero_grad(set_to_none=True)
-
-        if refined and self._context.refinement_weight is not None:
-            sums["refinement_weight"] = weight * sums["instances"]
-            gap = sums["refinement_improvement"] / (sums["instances"] * self._config.refined_tours)
-            old = gap if self.refinement_gap is None else self.refinement_gap
-            self.refinement_gap = GAP_MEMORY * old + (1 - GAP_MEMORY) * gap
-        return sums
 
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""
