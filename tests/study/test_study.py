@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from polarvrp.catalog import backbones
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.experiments import ablations, tables
 from polarvrp.catalog.methods import METHODS, method_of
@@ -446,6 +447,14 @@ def test_registries_agree() -> None:
     for method in METHODS.values():
         assert method.source or method.encoder in BACKBONES[str(method.backbone)].encoders
     assert set(ablations()) <= set(tables())
+
+
+def test_installed_packages_are_searched_for_backbones_once(paper: StudyConfig) -> None:
+    """A search takes as long as hundreds of names; a dry run makes thousands."""
+    study_runs(paper)
+    searches = backbones._installed_backbones.cache_info().misses
+    study_runs(paper)
+    assert backbones._installed_backbones.cache_info().misses == searches
 
 
 def test_nothing_heavy_is_imported_at_parse_time() -> None:

@@ -1,6 +1,8 @@
 """Backbones: the networks that are trained and compared."""
 
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import entry_points
 
 from polarvrp.catalog import architectures
@@ -114,10 +116,13 @@ BACKBONES: dict[str, Backbone] = {
 
 def named_backbones() -> dict[str, Backbone]:
     """Backbones that a run can be named after; those of installed packages are not loaded yet."""
-    outside = {
-        entry.name: Backbone(name=entry.name, label=entry.name) for entry in entry_points(group=ENTRY_POINT_GROUP)
-    }
-    return {**outside, **BACKBONES}
+    return {**_installed_backbones(tuple(sys.path)), **BACKBONES}
+
+
+@lru_cache(maxsize=1)
+def _installed_backbones(path: tuple[str, ...]) -> dict[str, Backbone]:
+    """Backbones of the packages on a path, which takes milliseconds to search: once, not for each run's name."""
+    return {entry.name: Backbone(name=entry.name, label=entry.name) for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def grid_backbones() -> tuple[str, ...]:
