@@ -217,8 +217,8 @@ def solve(
 def check(instances: Instances[NodeArrays], solutions: Sequence[Solution | Sequence[int]]) -> CheckReport:
     """Exact cost and feasibility of each solution, by code that no solver or network shares.
 
-    Loads may exceed the capacity by 1e-6, times and lengths their bounds by 1e-5, the rounding of a policy's clock;
-    ``max_violation`` is raw.
+    Loads may exceed the capacity by 1e-6, times and lengths their bounds by 1e-5 in the unit square, the rounding of a
+    policy's clock (``polarvrp.tolerances``); ``max_violation`` is raw.
 
     Args:
         instances: B instances.
