@@ -1,4 +1,4 @@
-"""Small result folders of the real layout, for the tests of tables."""
+"""Small result folders of the real layout, for the tests of tables, and the rows of tables built from them."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.solutions.solutions import SolutionRow, write_solutions
 from polarvrp.study.runs import parse_run
+from polarvrp.tables.build import build_table
+from polarvrp.tables.sources import MissingResultsError
 
 HISTORY_COLUMNS = (
     *("learning_rate", "loss", "sampled_cost", "greedy_cost", "best_cost", "validation_gap_percent", "seconds"),
@@ -92,3 +95,14 @@ class ResultsFolder:
         ]
         (self.root / "set_x").mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), self.root / "set_x" / f"{run}.parquet")
+
+
+def table_rows(results, name):
+    """Rows of a table, a dictionary each, None where a value is missing; no rows where it has no results."""
+    try:
+        frame = build_table(results, EXPERIMENTS[name])
+    except MissingResultsError as error:
+        if "has no results" not in str(error):
+            raise
+        return []
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")

@@ -129,7 +129,7 @@ def test_the_table_stands_beside_the_paper_s(
     costs = read_solutions(packed / "pretrained-n50" / "evaluations" / "OVRPTW-n50.parquet")["cost"].to_pylist()
     reference = published_costs("OVRPTW", 50)[:2]
     gap = 100 * sum((cost - best) / best for cost, best in zip(costs, reference, strict=True)) / 2
-    row = next(line for line in text.splitlines() if line.startswith("| OVRPTW |"))
+    row = next(line for line in text.splitlines() if line.startswith("| OVRPTW "))
     printed = paper_gap("OVRPTW")
     assert [cell.strip() for cell in row.split("|")][2:6] == [
         f"{sum(costs) / 2:.3f}",
@@ -140,20 +140,16 @@ def test_the_table_stands_beside_the_paper_s(
     assert (
         "16" not in row and len([line for line in text.splitlines() if line.startswith("| ") and "VRP" in line]) == 17
     )
-    assert "| Average |" in text and "1.192%" in text
+    assert "| Average " in text and "1.192%" in text
     assert "2 instances each, greedy multi-start ×1 on " in text and f"{RUN}: 1 epochs of 2 instances in " in text
-    assert "| Average (1) |" in text
+    assert "| Average (1) " in text
 
 
 def paper_gap(variant: str) -> float:
     from polarvrp.tables.paper import read_paper
 
-    rows = read_paper("in_distribution")
-    (gap,) = [
-        row["gap_percent"]
-        for row in rows
-        if (row["variant"], row["num_customers"], row["method"]) == (variant, 50, "Ours")
-    ]
+    rows = read_paper("in_distribution").set_index(["variant", "num_customers", "method"])
+    gap = rows.loc[(variant, 50, "Ours"), "gap_percent"]
     assert isinstance(gap, float)
     return gap
 

@@ -12,7 +12,7 @@ import yaml
 
 from polarvrp.catalog import backbones
 from polarvrp.catalog.backbones import BACKBONES
-from polarvrp.catalog.experiments import ablations, tables
+from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables
 from polarvrp.catalog.methods import METHODS, method_of
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
@@ -24,7 +24,8 @@ from polarvrp.study import specs as jobs
 from polarvrp.study.experiments import ablation_runs, experiment_runs, main_runs, study_runs, table_runs
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.study.specs import canonical, fingerprint, train_spec
-from polarvrp.tables import study_tables
+from polarvrp.tables.ablations import at_defaults
+from polarvrp.tables.sweeps import in_sweep, sweep_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -510,6 +511,6 @@ def test_configurations_beyond_the_paper(paper: StudyConfig) -> None:
 
 def test_tables_of_the_paper_leave_runs_on_all_variants_out() -> None:
     seen, every = parse_run("polarnet-ple-polar-n50-s0"), parse_run("polarnet-ple-polar-n50-all-s0")
-    assert [study_tables._at_defaults(run) for run in (seen, every)] == [True, False]
-    swept = study_tables.SWEEPS["task_experts"]
-    assert [study_tables._in_sweep(run, swept) for run in (seen, every)] == [True, False]
+    assert [at_defaults(run) for run in (seen, every)] == [True, False]
+    sweep = sweep_of(EXPERIMENTS["task_experts"])
+    assert [in_sweep(run, sweep) for run in (seen, every)] == [True, False]

@@ -8,10 +8,11 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from polarvrp.catalog import experiments
-from polarvrp.errors import ConfigError
-from polarvrp.tables.build import FORMATS, build_tables
-from polarvrp.tables.registry import TABLES
+from polarvrp.catalog.experiments import EXPERIMENTS, tables
+from polarvrp.errors import ConfigError, DataError
+from polarvrp.study.layout import TABLE_SUFFIXES
+from polarvrp.tables.build import build_tables
+from polarvrp.tables.frames import arrow_schema
 from polarvrp.tables.sources import MissingResultsError, Results
 
 RUN = "polarnet-ple-polar-n10-s0"
@@ -37,22 +38,22 @@ def quick(folder):
     return Results(folder.root, "quick")
 
 
-def test_there_is_one_table_an_experiment():
-    assert list(TABLES) == list(experiments.tables())
+def test_the_contract_knows_every_table():
+    assert set(CONTRACT) == set(tables())
 
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_columns_hold_the_promised_ones_in_order(name):
-    names = TABLES[name].schema.names
+    names = arrow_schema(EXPERIMENTS[name]).names
     assert [column for column in names if column in CONTRACT[name].split()] == CONTRACT[name].split()
     assert names[-1] == "scale"
 
 
 def test_tables_are_written_in_every_format(quick, folder):
     paths = build_tables(quick, ["in_distribution"])
-    assert paths == [folder.root / "tables" / f"in_distribution.{suffix}" for suffix in FORMATS]
+    assert paths == [folder.root / "tables" / f"in_distribution.{suffix}" for suffix in TABLE_SUFFIXES]
     table = pq.read_table(paths[0])
-    assert table.schema.equals(TABLES["in_distribution"].schema)
+    assert table.schema.equals(arrow_schema(EXPERIMENTS["in_distribution"]))
     with paths[1].open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == table.num_rows == 32
@@ -63,6 +64,21 @@ def test_parquet_says_where_its_numbers_come_from(quick):
     provenance = json.loads(pq.read_schema(build_tables(quick, ["in_distribution"])[0]).metadata[b"polarvrp"])
     assert provenance["scale"] == "quick" and provenance["table"] == "in_distribution"
     assert provenance["fingerprints"] == {RUN: f"print-of-{RUN}"}
+
+
+def test_parquet_says_how_compared_methods_are_called(folder):
+    folder.evaluate("cada-shared-po-n10-s0", 3.0)
+    results = Results(folder.root, "quick", own_labels={"cada-shared-po": "CaDA with PO"})
+    path = build_tables(results, ["in_distribution"])[0]
+    labels = json.loads(pq.read_schema(path).metadata[b"polarvrp"])["labels"]
+    assert [label for _, label in labels][-2:] == ["Ours", "CaDA with PO"]
+    assert results.table("in_distribution").attrs["labels"] == dict(labels)
+
+
+def test_a_value_of_another_type_names_its_table(folder):
+    folder.train(RUN, parameters="many")
+    with pytest.raises(DataError, match=r"table training_cost got a value of another type: .*; make its results again"):
+        build_tables(Results(folder.root, "quick"), ["training_cost"])
 
 
 def test_same_rows_give_same_bytes(quick):

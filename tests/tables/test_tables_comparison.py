@@ -1,19 +1,23 @@
 """The paper's numbers beside ours: right cells, right averages, nothing compared that does not correspond."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from helpers.results_folder import table_rows
 from polarvrp.catalog.backbones import grid_backbones
-from polarvrp.tables.comparison import paper_comparison
-from polarvrp.tables.gap_tables import in_distribution, set_x, zero_shot
+from polarvrp.tables.build import build_tables
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_TABLES, ZERO_SHOT_ORDER, read_paper
 from polarvrp.tables.sources import Results
-from polarvrp.tables.study_tables import sweep, training_cost, training_paradigms
 
 OURS = "polarnet-ple-polar"
 
 
-def lines(tables, scale="paper"):
-    return {(row["table"], row["row"], row["column"]): row for row in paper_comparison(tables, scale)}
+def lines(results, *names):
+    """Rows of the comparison by table, row and column, once these tables were built."""
+    if names:
+        build_tables(results, names)
+    return {(row["table"], row["row"], row["column"]): row for row in table_rows(results, "paper_comparison")}
 
 
 @pytest.fixture
@@ -21,29 +25,32 @@ def paper(folder):
     return Results(folder.root, "paper")
 
 
-def test_without_results_every_number_of_the_paper_stands_alone():
-    rows = paper_comparison({}, "quick")
+def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_alone(folder):
+    folder.evaluate(f"{OURS}-n10-s0", 3.0)
+    quick = Results(folder.root, "quick")
+    build_tables(quick, ["in_distribution"])
+    rows = table_rows(quick, "paper_comparison")
     assert len({(row["table"], row["row"], row["column"]) for row in rows}) == len(rows)
     assert all(row["ours"] is None and row["difference"] is None for row in rows)
+    keys = {"num_customers", "best_known", "epsilon_percent", "layer", "alpha"}
     printed = sum(
-        isinstance(value, float)
+        int(values.count())
         for name in PAPER_TABLES
-        for row in read_paper(name)
-        for key, value in row.items()
-        if key not in {"num_customers", "best_known", "epsilon_percent", "layer", "alpha"}
-        and not key.endswith(("_k", "_kappa"))
+        for key, values in read_paper(name).items()
+        if values.dtype.kind in "if" and key not in keys and not key.endswith(("_k", "_kappa"))
     )
     # Solvers' cells stand twice (ours and published), and so does the default schedule; averages come on top.
+    tables = (read_paper(name) for name in ("in_distribution", "zero_shot"))
+    numbers = ["objective", "gap_percent", "seconds_per_1000"]
     solvers = sum(
-        isinstance(row[key], float)
-        for name in ("in_distribution", "zero_shot")
-        for row in read_paper(name)
-        if row["method"] in {"PyVRP", "OR-Tools"}
-        for key in ("objective", "gap_percent", "seconds_per_1000")
-        if key in row
+        int(table[table["method"].isin(["PyVRP", "OR-Tools"])].filter(numbers).count().sum()) for table in tables
     )
     averages = sum("average" in row["row"] and row["table"] != "training_paradigms" for row in rows)
     assert len(rows) == printed + solvers + 1 + averages
+
+
+def test_without_any_table_there_is_no_comparison(folder):
+    assert lines(Results(folder.root, "quick")) == {}
 
 
 def test_cells_and_averages_of_the_main_table(folder, paper):
@@ -51,8 +58,8 @@ def test_cells_and_averages_of_the_main_table(folder, paper):
     for variant in IN_DISTRIBUTION_ORDER:
         folder.solve(f"{OURS}-n50-s0", variant, 50, [30.0, 30.0], seconds=0.002)
         folder.solve(f"{OURS}-n50-s1", variant, 50, [40.0, 40.0], seconds=0.004)
-    rows = in_distribution(paper)
-    found = lines({"in_distribution": rows})
+    rows = table_rows(paper, "in_distribution")
+    found = lines(paper, "in_distribution")
     cell = found["in_distribution", "CVRP-n50", f"{OURS} objective"]
     assert (cell["paper"], cell["ours"]) == (10.446, pytest.approx(35.0))  # mean over the two seeds
     assert cell["difference"] == pytest.approx(35.0 - 10.446)
@@ -66,7 +73,7 @@ def test_cells_and_averages_of_the_main_table(folder, paper):
 
 def test_average_over_some_variants_is_none(folder, paper):
     folder.solve(f"{OURS}-n50-s0", "CVRP", 50, [20.0])
-    found = lines({"in_distribution": in_distribution(paper)})
+    found = lines(paper, "in_distribution")
     assert found["in_distribution", "CVRP-n50", f"{OURS} gap_percent"]["ours"] is not None
     assert found["in_distribution", "average-n50", f"{OURS} gap_percent"]["ours"] is None
 
@@ -75,7 +82,7 @@ def test_known_mismatches_between_the_paper_and_the_published_files_show(folder,
     """Printed objectives that the published files contradict: VRPBLTW of PyVRP, VRPL of OR-Tools."""
     for variant in IN_DISTRIBUTION_ORDER:
         folder.solve("pyvrp", variant, 50, [40.0])
-    found = lines({"in_distribution": in_distribution(paper)})
+    found = lines(paper, "in_distribution")
     differences = {
         row["row"]: row["difference"]
         for row in found.values()
@@ -90,7 +97,7 @@ def test_known_mismatches_between_the_paper_and_the_published_files_show(folder,
 def test_zero_shot_average_of_the_published_solutions(folder, paper):
     for variant in ZERO_SHOT_ORDER:
         folder.solve("pyvrp", variant, 100, [40.0])
-    found = lines({"zero_shot": zero_shot(paper)})
+    found = lines(paper, "zero_shot")
     assert found["zero_shot", "VRPMB-n100", "published-pyvrp objective"]["difference"] == pytest.approx(0.0, abs=5e-3)
     average = found["zero_shot", "average-n100", "published-ortools gap_percent"]
     assert average["paper"] == pytest.approx(8.59, abs=5e-3)
@@ -99,11 +106,12 @@ def test_zero_shot_average_of_the_published_solutions(folder, paper):
 
 def test_set_x_is_compared_in_the_papers_form_by_models_of_its_size(folder, paper):
     folder.solve_set_x(f"{OURS}-n100-s0", {"X-n101-k25": (27591, 28800, 28810)})
-    found = lines({"set_x": set_x(paper)})
+    found = lines(paper, "set_x")
     cost = found["set_x", "X-n101-k25", f"{OURS} cost"]
     assert (cost["paper"], cost["ours"], cost["difference"]) == (28810, 28810, 0)
     assert found["set_x", "average", f"{OURS} gap_percent"]["ours"] is None
-    small = lines({"set_x": [row | {"trained_on": 10} for row in set_x(paper)]})
+    (folder.root / "set_x" / f"{OURS}-n100-s0.parquet").rename(folder.root / "set_x" / f"{OURS}-n10-s0.parquet")
+    small = lines(Results(folder.root, "quick"), "set_x")
     assert small["set_x", "X-n101-k25", f"{OURS} cost"]["ours"] is None
 
 
@@ -112,29 +120,33 @@ def test_ablations_are_compared_at_the_papers_size_only(folder, paper):
     for run, gap in ((default, 2.0), ("polarnet-ple-polar-n50-ls0-s0", 1.5), ("polarnet-ple-polar-n50-kappa2-s0", 3.0)):
         folder.evaluate(run, gap, reference=30.0)
         folder.train(run, epoch_seconds=(7200.0, 7200.0), refined=(0, 1))
-    tables = {
-        "training_paradigms": training_paradigms(paper),
-        "refinement_start": sweep("refinement_start")(paper),
-        "task_experts": sweep("task_experts")(paper),
-        "training_cost": training_cost(paper),
-    }
-    mean = tables["task_experts"][1]["mean_gap_percent"]
-    found = lines(tables)
+    names = ("training_paradigms", "refinement_start", "task_experts", "training_cost")
+    found = lines(paper, *names)
+    mean = table_rows(paper, "task_experts")[1]["mean_gap_percent"]
     assert found["training_paradigms", "average polarnet", "polar"]["ours"] == pytest.approx(mean)
     assert found["refinement_start", "refinement_start_epoch=250", "mean_gap_percent"]["ours"] == pytest.approx(mean)
     assert found["refinement_start", "refinement_start_epoch=0", "mean_gap_percent"]["paper"] == 1.125
     assert found["task_experts", "task_experts_kappa=2", "epoch_seconds_with_ls"]["ours"] == 7200.0
     assert found["task_experts", "task_experts_kappa=4", "mean_gap_percent"]["ours"] is None
     assert found["training_cost", "POLAR+PLE-n50", "total_hours"]["ours"] == pytest.approx(4.0)
-    other = {name: [row | {"num_customers": 10} for row in rows] for name, rows in tables.items()}
-    assert all(row["ours"] is None for row in lines(other).values())
 
 
-def test_analyses_are_compared_by_the_papers_own_columns():
-    rows = [{"metric": "mean_cost_gap", "epsilon_percent": None, "po": 0.5, "polar": 0.6}]
-    found = lines({"preference_margins": rows})
+def test_ablations_of_other_sizes_are_not_compared(folder):
+    for run in ("polarnet-ple-polar-n10-s0", "polarnet-ple-polar-n10-ls0-s0", "polarnet-ple-polar-n10-kappa2-s0"):
+        folder.evaluate(run, 2.0)
+        folder.train(run)
+    names = ("training_paradigms", "refinement_start", "task_experts", "training_cost")
+    assert all(row["ours"] is None for row in lines(Results(folder.root, "quick"), *names).values())
+
+
+def test_analyses_are_compared_by_the_papers_own_columns(folder, paper):
+    rows = [{"metric": "mean_cost_gap", "epsilon_percent": None, "po": 0.5, "polar": 0.6, "scale": "paper"}]
+    (folder.root / "tables").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder.root / "tables" / "preference_margins.parquet")
+    found = lines(paper)
     assert found["preference_margins", "mean_cost_gap", "po"]["difference"] == pytest.approx(0.5 - 0.519)
     assert found["preference_margins", "cost_near_tie_percent epsilon_percent=0.1", "po"]["ours"] is None
+    assert found["expert_contributions", "layer=1", "shared_percent"]["paper"] == 10.7
 
 
 def test_grid_backbones_end_with_ours():

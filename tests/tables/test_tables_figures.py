@@ -4,9 +4,10 @@ import pytest
 
 from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.backbones import grid_backbones
-from polarvrp.errors import ConfigError, DataError
+from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.errors import ConfigError
 from polarvrp.tables.build import build_tables
-from polarvrp.tables.figures import FIGURES, draw_figures, encoder_settings, in_distribution, training_curves
+from polarvrp.tables.figures import draw_figure, draw_figures
 from polarvrp.tables.sources import MissingResultsError, Results
 
 RUN = "polarnet-ple-polar-n10-s0"
@@ -25,12 +26,16 @@ def quick(tmp_path_factory):
     return results
 
 
+def drawn(results, name):
+    return draw_figure(results, EXPERIMENTS[name])
+
+
 def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_gaps_have_a_panel_a_size_and_a_row_a_variant(quick):
-    figure = in_distribution(quick)
+    figure = drawn(quick, "in_distribution")
     assert [axes.get_title() for axes in figure.axes] == ["n=10", "n=20"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()][:3] == ["CVRP", "VRPTW", "OVRP"]
     assert legend(figure) == ["CaDA", "Ours"]  # PyVRP is the reference, its gap is 0 everywhere
@@ -45,10 +50,10 @@ def test_seeds_share_a_dot_and_a_legend_entry(folder):
         folder.train(f"polarnet-ple-polar-n10-s{seed}")
     results = Results(folder.root, "quick")
     build_tables(results, ["in_distribution"])
-    figure = in_distribution(results)
+    figure = drawn(results, "in_distribution")
     assert legend(figure) == ["Ours"]
     assert figure.axes[0].collections[-1].get_offsets()[:, 0].tolist() == pytest.approx([5.0])
-    curves = training_curves(results)
+    curves = drawn(results, "training_curves")
     assert legend(curves) == ["Ours"] and len(curves.axes[0].get_lines()) == 2
 
 
@@ -58,21 +63,25 @@ def test_grids_have_a_panel_a_backbone_with_means(folder):
             folder.evaluate(f"{backbone}-{encoder}-polar-n10-s0", gaps, variants=("CVRP", "OVRP"))
     results = Results(folder.root, "quick")
     build_tables(results, ["encoder_settings"])
-    titles = [axes.get_title() for axes in encoder_settings(results).axes]
+    titles = [axes.get_title() for axes in drawn(results, "encoder_settings").axes]
     assert titles == ["MTPOMO\nShared 3.50, PLE 1.50", "Ours\nShared 3.50, PLE 1.50"]
 
 
 def test_curves_show_every_epoch(quick):
-    figure = training_curves(quick)
+    figure = drawn(quick, "training_curves")
     cost, gap = figure.axes
     assert cost.get_lines()[0].get_xydata().tolist() == [[1, 1.0], [2, 0.5]]
     assert gap.get_ylabel() == "validation gap (%)"
     assert legend(figure) == ["Ours"]
 
 
-@pytest.mark.parametrize("draw", [in_distribution, training_curves])
-def test_titles_state_the_scale(quick, draw):
-    assert draw(quick).get_suptitle().endswith("scale quick: nothing here is a result")
+@pytest.mark.parametrize("name", ["in_distribution", "training_curves"])
+def test_titles_state_the_scale(quick, name):
+    assert (
+        drawn(quick, name)
+        .get_suptitle()
+        .endswith("Scale quick: shows that the pipeline works. Nothing here is a result.")
+    )
 
 
 def test_figures_are_written_twice_with_the_same_bytes(quick):
@@ -85,7 +94,7 @@ def test_figures_are_written_twice_with_the_same_bytes(quick):
 
 def test_every_figure_that_can_be_drawn_is_drawn(quick):
     drawn = list(dict.fromkeys(path.stem for path in draw_figures(quick)))
-    assert drawn == [name for name in FIGURES if name != "zero_shot"]
+    assert drawn == ["in_distribution", "training_paradigms", "encoder_settings", "training_curves"]
 
 
 def test_what_cannot_be_drawn_is_named(quick):
@@ -93,7 +102,7 @@ def test_what_cannot_be_drawn_is_named(quick):
         draw_figures(quick, ["curves"])
     with pytest.raises(MissingResultsError, match=r"zero_shot\.parquet does not exist; make it with: polarvrp tables"):
         draw_figures(quick, ["zero_shot"])
-    with pytest.raises(DataError, match=r"in_distribution\.parquet is of scale quick, not paper"):
+    with pytest.raises(MissingResultsError, match=r"in_distribution\.parquet is of scale quick, not paper"):
         draw_figures(Results(quick.root, "paper"), ["in_distribution"])
     with pytest.raises(MissingResultsError, match="holds no tables to draw"):
         draw_figures(Results(quick.root / "nowhere", "quick"))

@@ -2,9 +2,9 @@
 
 import pytest
 
+from helpers.results_folder import table_rows
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.references.published import published_costs
-from polarvrp.tables.gap_tables import in_distribution, set_x, zero_shot
 from polarvrp.tables.sources import MissingResultsError, Results
 
 OURS = "polarnet-ple-polar"
@@ -24,7 +24,7 @@ def quick(folder):
 def test_gap_is_the_mean_of_instance_gaps_beside_the_gap_of_means(folder, quick):
     folder.solve("pyvrp", "CVRP", 10, [10.0, 20.0, 50.0])
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, 22.0, 44.0], seconds=0.25)
-    row = cell(in_distribution(quick), method=f"{OURS}-s0")
+    row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")
     assert row["gap_percent"] == pytest.approx(8 / 3)
     assert row["gap_of_means_percent"] == pytest.approx(-3.75)
     assert row["objective"] == pytest.approx(77 / 3)
@@ -36,14 +36,14 @@ def test_gap_is_the_mean_of_instance_gaps_beside_the_gap_of_means(folder, quick)
 def test_instance_without_reference_is_left_out_and_counted(folder, quick, reference):
     folder.solve("pyvrp", "CVRP", 10, reference)
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, 22.0, 44.0])
-    row = cell(in_distribution(quick), method=f"{OURS}-s0")
+    row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")
     assert (row["gap_percent"], row["objective"]) == (pytest.approx(10.0), pytest.approx(16.5))
     assert (row["instances"], row["left_out"]) == (2, 1)
 
 
 def test_without_reference_file_the_objective_stands_alone(folder, quick):
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, None])
-    row = cell(in_distribution(quick), method=f"{OURS}-s0")
+    row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")
     assert (row["objective"], row["gap_percent"], row["reference"]) == (11.0, None, None)
     assert (row["instances"], row["left_out"]) == (1, 1)
 
@@ -52,7 +52,7 @@ def test_paper_scale_measures_against_the_published_costs_of_the_first_instances
     published = published_costs("VRPTW", 50, "pyvrp")
     folder.solve("pyvrp", "VRPTW", 50, [20.0, 20.0])
     folder.solve(f"{OURS}-n50-s0", "VRPTW", 50, [1.1 * cost for cost in published[:2]])
-    rows = in_distribution(Results(folder.root, "paper"))
+    rows = table_rows(Results(folder.root, "paper"), "in_distribution")
     row = cell(rows, method=f"{OURS}-s0")
     assert (row["gap_percent"], row["reference"]) == (pytest.approx(10.0), "published-pyvrp")
     assert [row["method"] for row in rows] == [
@@ -72,13 +72,13 @@ def test_costs_of_other_instances_are_not_compared_with_the_published(folder):
     costs = published_costs("CVRP", 50, "pyvrp")[1:]
     folder.solve(f"{OURS}-n50-s0", "CVRP", 50, costs)
     with pytest.raises(DataError, match=f"{OURS}-s0 on CVRP with 50 customers: costs far below the published ones"):
-        in_distribution(Results(folder.root, "paper"))
+        table_rows(Results(folder.root, "paper"), "in_distribution")
 
 
 def test_paper_scale_ignores_sizes_that_other_scales_left_behind(folder):
     folder.solve("pyvrp", "CVRP", 10, [10.0])
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0])
-    assert in_distribution(Results(folder.root, "paper")) == []
+    assert table_rows(Results(folder.root, "paper"), "in_distribution") == []
 
 
 def test_rows_follow_the_papers_orders(folder, quick):
@@ -88,7 +88,7 @@ def test_rows_follow_the_papers_orders(folder, quick):
                 folder.solve(method, variant, size, [10.0])
             for stem in ("mvmoe_ablation-shared-rl", OURS, "mtpomo-shared-rl"):
                 folder.solve(f"{stem}-n{size}-s0", variant, size, [11.0])
-    rows = in_distribution(quick)
+    rows = table_rows(quick, "in_distribution")
     methods = ["pyvrp", "ortools", "mtpomo-shared-rl-s0", f"{OURS}-s0", "mvmoe_ablation-shared-rl-s0"]
     assert [(row["variant"], row["num_customers"], row["method"]) for row in rows] == [
         (variant, size, method) for variant in ("CVRP", "OVRP", "VRPB") for size in (10, 20) for method in methods
@@ -97,31 +97,31 @@ def test_rows_follow_the_papers_orders(folder, quick):
 
 def test_variants_are_split_between_the_two_tables(folder, quick):
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP", "VRPMB", "MDVRP"))
-    assert {row["variant"] for row in in_distribution(quick)} == {"CVRP"}
-    assert {row["variant"] for row in zero_shot(quick)} == {"VRPMB", "MDVRP"}
+    assert {row["variant"] for row in table_rows(quick, "in_distribution")} == {"CVRP"}
+    assert {row["variant"] for row in table_rows(quick, "zero_shot")} == {"VRPMB", "MDVRP"}
 
 
 def test_solvers_are_shown_where_runs_are(folder, quick):
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     folder.solve("pyvrp", "OVRP", 10, [10.0])
-    assert {row["variant"] for row in in_distribution(quick)} == {"CVRP"}
+    assert {row["variant"] for row in table_rows(quick, "in_distribution")} == {"CVRP"}
 
 
 def test_solvers_alone_make_a_table(folder, quick):
     folder.solve("pyvrp", "OVRP", 10, [10.0])
     folder.solve("ortools", "OVRP", 10, [10.5])
-    assert [row["gap_percent"] for row in in_distribution(quick)] == [0.0, pytest.approx(5.0)]
+    assert [row["gap_percent"] for row in table_rows(quick, "in_distribution")] == [0.0, pytest.approx(5.0)]
 
 
 def test_only_the_named_runs_are_read_and_each_must_exist(folder):
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     folder.evaluate(f"{OURS}-n10-s1", 7.0, variants=("CVRP",))
-    rows = in_distribution(Results(folder.root, "quick", (f"{OURS}-n10-s1",)))
+    rows = table_rows(Results(folder.root, "quick", (f"{OURS}-n10-s1",)), "in_distribution")
     assert [row["method"] for row in rows] == ["pyvrp", f"{OURS}-s1"]
     with pytest.raises(MissingResultsError, match="polarnet-ple-rl-n10-s0 does not exist"):
-        in_distribution(Results(folder.root, "quick", ("polarnet-ple-rl-n10-s0",)))
+        table_rows(Results(folder.root, "quick", ("polarnet-ple-rl-n10-s0",)), "in_distribution")
     with pytest.raises(ConfigError, match="names no run"):
-        in_distribution(Results(folder.root, "quick", ("polarnet",)))
+        table_rows(Results(folder.root, "quick", ("polarnet",)), "in_distribution")
 
 
 def test_truncated_file_is_named(folder, quick):
@@ -129,12 +129,12 @@ def test_truncated_file_is_named(folder, quick):
     path = folder.root / "evaluations" / "test" / f"{OURS}-n10-s0" / "CVRP-n10.parquet"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(DataError, match=r"CVRP-n10\.parquet is no complete Parquet file"):
-        in_distribution(quick)
+        table_rows(quick, "in_distribution")
 
 
 def test_set_x_has_both_forms_of_the_cost_and_grows_by_instance(folder, quick):
     folder.solve_set_x(f"{OURS}-n10-s0", {"X-n1001-k43": (72355, 80000, 80010), "X-n101-k25": (27591, 28810, 28823)})
-    rows = set_x(quick)
+    rows = table_rows(quick, "set_x")
     assert [row["instance"] for row in rows] == ["X-n101-k25", "X-n1001-k43"]
     assert rows[0]["gap_percent"] == pytest.approx(4.418, abs=5e-4)
     assert rows[0]["published_gap_percent"] == pytest.approx(100 * 1232 / 27591)
@@ -145,5 +145,5 @@ def test_two_sizes_of_one_method_on_set_x_must_be_told_apart(folder):
     for size in (10, 20):
         folder.solve_set_x(f"{OURS}-n{size}-s0", {"X-n101-k25": (27591, 28810, 28823)})
     with pytest.raises(DataError, match="choose one with --runs"):
-        set_x(Results(folder.root, "quick"))
-    assert len(set_x(Results(folder.root, "quick", (f"{OURS}-n20-s0",)))) == 1
+        table_rows(Results(folder.root, "quick"), "set_x")
+    assert len(table_rows(Results(folder.root, "quick", (f"{OURS}-n20-s0",)), "set_x")) == 1

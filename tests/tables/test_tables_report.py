@@ -2,105 +2,130 @@
 
 import base64
 import html.parser
-from pathlib import Path
+import re
 
 import pytest
 
+from helpers.results_folder import ResultsFolder
 from polarvrp.cli.main import main
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-MARKDOWN = r"""**Scale quick: nothing here is a result.**
-
-Gap \* by variant \<n\>.
-
-| Variant | A\|B | Gap |
-| :--- | ---: | ---: |
-| CVRP | 1 | **2 \< 3** |
-| OVRP | – | 4 |
-"""
+RUN = "polarnet-ple-polar-n10-s0"
 
 
 class Page(html.parser.HTMLParser):
-    """Cells, paragraphs and addresses of a page."""
+    """Texts by tag, classes of cells and addresses of a page."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.open: list[str] = []
-        self.texts: dict[str, list[str]] = {}
-        self.addresses: list[str] = []
+        self.open = []
+        self.texts = {}
+        self.classes = {}
+        self.addresses = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
         if tag not in ("meta", "img"):
             self.open.append(tag)
             self.texts.setdefault(tag, []).append("")
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+            self.classes.setdefault(tag, []).append((attributes.get("class") or "").split())
+        self.addresses += [attributes[name] for name in ("src", "href") if name in attributes]
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         for tag in self.open:
             self.texts[tag][-1] += data
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
-    table, figure = tmp_path / "zero_shot.md", tmp_path / "zero_shot.png"
-    table.write_text(MARKDOWN)
-    figure.write_bytes(PNG)
-    return table, figure
+def root(tmp_path):
+    """Two tables and a figure."""
+    folder = ResultsFolder(tmp_path / "results")
+    folder.evaluate(RUN, 3.0, variants=("VRPMB",))
+    folder.evaluate("cada-shared-rl-n10-s0", 4.0, variants=("VRPMB",))
+    folder.train(RUN)
+    assert main(["tables", "zero_shot", "training_cost", "--results", str(folder.root)]) == 0
+    (folder.root / "figures").mkdir()
+    (folder.root / "figures" / "zero_shot.png").write_bytes(PNG)
+    return folder.root
 
 
-def test_report_shows_tables_and_figures(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    output = tmp_path / "report.html"
-    words = ["report", "--tables", str(files[0]), "--figures", str(files[1]), "--output", str(output)]
-    assert main(words) == 0
-    page = Page(output.read_text())
+def page_of(root, *words):
+    assert main(["report", *words, "--results", str(root)]) == 0
+    return Page((root / "report.html").read_text(encoding="utf-8"))
+
+
+def test_report_shows_what_was_built_and_loads_nothing(root):
+    page = page_of(root)
     assert page.open == []
-    assert page.texts["h2"] == ["Table: zero shot", "Figure: zero shot"]
-    assert page.texts["th"] == ["Variant", "A|B", "Gap"]
-    assert page.texts["td"] == ["CVRP", "1", "2 < 3", "OVRP", "–", "4"]
-    assert "2 < 3" in page.texts["b"]
-    assert "Gap * by variant <n>." in page.texts["p"]
+    assert page.texts["h2"] == ["Zero-shot performance on variants unseen in training", "Training cost"]
+    assert [text for text in page.texts["th"] if text][:4] == ["PyVRP", "CaDA", "Ours", "Variant"]
+    assert page.texts["td"][:7] == ["VRPMB", "10.00", "*", "10.40", "4.00%", "10.30", "3.00%"]
     assert base64.b64encode(PNG).decode() in page.addresses[-1]
+    assert page.addresses[:2] == ["#zero_shot", "#training_cost"]
     assert all(address.startswith(("#", "data:image/png;base64,")) for address in page.addresses)
+    assert not re.search(r"https?://|@import|url\(", (root / "report.html").read_text(encoding="utf-8"))
+
+
+def test_best_cells_and_ours_stand_out_and_averages_stay_below(root):
+    page = page_of(root, "zero_shot")
+    cells = list(zip(page.texts["td"], page.classes["td"], strict=True))
+    assert {text for text, names in cells if "best" in names} == {"10.30", "3.00%"}
+    assert {text for text, names in cells if "ours" in names} == {"10.30", "3.00%", "–"}
+    assert [text for text, names in cells if "summary" in names and "head" in names] == ["Average"]
+    (script,) = page.texts["script"]
+    assert "aria-sort" in script and "table.printed" in script
+
+
+def test_captions_of_tables_and_figures_are_shown(root):
+    page = page_of(root, "zero_shot")
+    assert any("Gaps are against our PyVRP costs (*)" in text for text in page.texts["p"])
+    assert page.texts["figcaption"] == ["Gap of every compared method on each unseen variant, a panel a size."]
+
+
+def test_report_says_its_scale(root):
+    assert any("Nothing here is a result" in text for text in page_of(root).texts["p"][:1])
+    ResultsFolder(root).solve("polarnet-ple-polar-n50-s0", "CVRP", 50, [11.0])
+    main(["tables", "in_distribution", "--results", str(root), "--scale", "paper"])
+    page = page_of(root, "--scale", "paper")
+    assert page.texts["p"][0] == "Scale paper: the full study."
+    assert page.texts["h2"][0] == "Performance on the training variants"
+    assert not any("Nothing here is a result" in text for text in page.texts["p"])
+
+
+def test_text_of_users_is_escaped(root):
+    labels = '{"cada-shared-rl": "<script>alert(1)</script>"}'
+    assert main(["tables", "zero_shot", "--results", str(root), "--labels", labels]) == 0
+    page = page_of(root)
+    assert "<script>alert(1)</script>" in page.texts["th"] and len(page.texts["script"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("scale", "note"), [("quick", "Nothing on this page is a result"), ("paper", "the full study")]
-)
-def test_report_says_its_scale(tmp_path: Path, scale: str, note: str) -> None:
-    output = tmp_path / "report.html"
-    assert main(["report", "--scale", scale, "--output", str(output)]) == 0
-    assert note in output.read_text()
-
-
-def test_missing_table_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--tables", str(tmp_path / "set_x.md"), "--output", str(tmp_path / "report.html")]) == 2
-    error = capsys.readouterr().err
-    assert "set_x.md does not exist; make it with" in error and len(error.splitlines()) == 1
-    assert not (tmp_path / "report.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
+    ("words", "message"),
     [
-        (b"| A | B |\n| --- | --- |\n| caf\xe9 | 1 |\n", "is no UTF-8 text"),
-        (b"\n| A | B |\n| --- | --- |\n| 1 | 2 | 3 |\n", "line 4: a row has 3 cells, its table 2 columns"),
-        (b"| A | B |\n| --- |\n| 1 | 2 |\n", "line 1: a row has 2 cells, its table 1 columns"),
+        (["zeroshot"], "unknown experiment 'zeroshot'; there are in_distribution, zero_shot"),  # a typo
+        (["set_x"], "set_x.parquet does not exist; make it with: polarvrp tables set_x"),  # a table not built yet
+        (["training_curves"], "training_curves.png does not exist; make it with: polarvrp figures"),  # not drawn yet
+        (["zero_shot", "--scale", "paper"], "zero_shot.parquet is of scale quick, not paper"),  # of another scale
+        (["--scale", "paper"], "holds no tables or figures of scale paper; make them with: snakemake"),  # none at all
     ],
 )
-def test_a_damaged_table_is_named(
-    tmp_path: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table, output = tmp_path / "mine.md", tmp_path / "report.html"
-    table.write_bytes(content)
-    assert main(["report", "--tables", str(table), "--output", str(output)]) == 2
+def test_what_cannot_be_shown_is_named(root, words, message, capsys):
+    assert main(["report", *words, "--results", str(root)]) == 2
     error = capsys.readouterr().err
-    assert str(table) in error
-    assert message in error
-    assert error.count("\n") == 1
-    assert not output.exists()
+    assert message in error and error.count("\n") == 1
+    assert not (root / "report.html").exists()
+
+
+def test_a_damaged_table_is_named(root, capsys):
+    path = root / "tables" / "zero_shot.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert main(["report", "--results", str(root)]) == 2
+    error = capsys.readouterr().err
+    assert f"{path} is no complete Parquet file" in error and error.count("\n") == 1
+    assert not (root / "report.html").exists()

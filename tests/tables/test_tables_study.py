@@ -1,11 +1,15 @@
 """Grids, sweeps and training costs: which runs belong, which means are taken, over what."""
 
+import math
+
+import pandas as pd
 import pytest
 
+from helpers.results_folder import table_rows
 from polarvrp.errors import DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.tables.sources import Results
-from polarvrp.tables.study_tables import encoder_settings, epoch_costs, sweep, training_cost, training_paradigms
+from polarvrp.tables.training_cost import epoch_costs
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def test_paradigms_compare_default_runs_of_the_smaller_size(folder, quick):
         "polarnet-ple-po-n20-s0": 9.0,  # of the larger size
     }.items():
         folder.evaluate(run, gap, variants=("OVRP", "CVRP", "VRPTW"))
-    rows = training_paradigms(quick)
+    rows = table_rows(quick, "training_paradigms")
     assert [row["variant"] for row in rows[:3]] == ["CVRP", "VRPTW", "OVRP"]
     assert {(row["backbone"], row["paradigm"]): round(row["gap_percent"], 6) for row in rows} == {
         ("mtpomo_ablation", "po"): 3.0,
@@ -37,7 +41,7 @@ def test_paradigms_compare_default_runs_of_the_smaller_size(folder, quick):
 def test_gaps_are_averaged_over_seeds(folder, quick):
     folder.evaluate("polarnet-ple-rl-n10-s0", 4.0)
     folder.evaluate("polarnet-ple-rl-n10-s7", 6.0)
-    rows = training_paradigms(quick)
+    rows = table_rows(quick, "training_paradigms")
     assert {(round(row["gap_percent"], 6), row["seeds"]) for row in rows} == {(5.0, 2)}
 
 
@@ -46,7 +50,7 @@ def test_encoders_come_with_their_parameters(folder, quick):
         folder.evaluate(f"polarnet-{encoder}-polar-n10-s0", 4.0, variants=("CVRP",))
         folder.train(f"polarnet-{encoder}-polar-n10-s0", parameters=parameters)
     folder.evaluate("polarnet-ple-po-n10-s0", 9.0, variants=("CVRP",))
-    assert [(row["encoder"], row["parameters"]) for row in encoder_settings(quick)] == [
+    assert [(row["encoder"], row["parameters"]) for row in table_rows(quick, "encoder_settings")] == [
         ("shared", 100),
         ("deep", 300),
         ("ple", 320),
@@ -63,7 +67,7 @@ def test_temperature_sweep_takes_its_default_from_the_training(folder, quick):
     ):
         folder.evaluate(run, gap, variants=("CVRP", "OVRP"))
         folder.train(run, temperature=alpha)
-    rows = sweep("temperature")(quick)
+    rows = table_rows(quick, "temperature")
     assert [(row["alpha"], row["paradigm"], round(row["mean_gap_percent"], 6)) for row in rows] == [
         (0.01, "po", 7.0),
         (0.05, "po", 5.0),
@@ -87,7 +91,7 @@ def test_sweeps_average_gaps_over_variants_and_split_epoch_times(folder, quick, 
     folder.train(default, epoch_seconds=(10.0, 12.0, 40.0), refined=(0, 0, 64), memory=(1.0, 1.0, 1.0))
     folder.train(changed, epoch_seconds=(50.0,), refined=(64,), memory=(1.0,))
     expected = {"refined_tours_k": 1, "task_experts_kappa": 3, "refinement_start_epoch": 250}[column]
-    by_value = {row[column]: row for row in sweep(name)(quick)}
+    by_value = {row[column]: row for row in table_rows(quick, name)}
     assert set(by_value) == {expected, 5}
     assert by_value[expected]["mean_gap_percent"] == pytest.approx(7.5)
     assert by_value[expected]["epoch_seconds_without_ls"] == pytest.approx(11.0)
@@ -98,7 +102,7 @@ def test_sweeps_average_gaps_over_variants_and_split_epoch_times(folder, quick, 
 def test_one_value_alone_is_no_sweep(folder, quick):
     folder.evaluate("polarnet-ple-polar-n10-s0", 3.0)
     folder.train("polarnet-ple-polar-n10-s0")
-    assert sweep("task_experts")(quick) == []
+    assert table_rows(quick, "task_experts") == []
 
 
 def test_training_that_recorded_no_specification_is_named(folder, quick):
@@ -107,7 +111,7 @@ def test_training_that_recorded_no_specification_is_named(folder, quick):
         folder.train(run)
     (folder.root / "models" / "polarnet-ple-polar-n10-s0" / "metadata.json").write_text("{}")
     with pytest.raises(DataError, match=r"metadata.json has no spec.model.task_experts; train the run again"):
-        sweep("task_experts")(quick)
+        table_rows(quick, "task_experts")
 
 
 def test_training_cost_has_the_papers_four_trainings_in_its_order(folder, quick):
@@ -116,7 +120,7 @@ def test_training_cost_has_the_papers_four_trainings_in_its_order(folder, quick)
             folder.train(f"{stem}-n{size}-s0", epoch_seconds=(1800.0, 5400.0), memory=(3.0, 4.5))
     folder.train("polarnet-deep-polar-n10-s0")
     folder.train("polarnet-ple-polar-n10-kappa2-s0")
-    rows = training_cost(quick)
+    rows = table_rows(quick, "training_cost")
     assert [(row["num_customers"], row["method"]) for row in rows] == [
         (size, f"polarnet-{end}-s0")
         for size in (10, 20)
@@ -127,9 +131,17 @@ def test_training_cost_has_the_papers_four_trainings_in_its_order(folder, quick)
 
 def test_training_on_a_cpu_has_no_peak_memory(folder, quick):
     folder.train("polarnet-ple-polar-n10-s0", memory=(None, None))
-    assert training_cost(quick)[0]["peak_memory_gb"] is None
+    assert table_rows(quick, "training_cost")[0]["peak_memory_gb"] is None
 
 
 def test_epochs_without_refinement_have_no_refined_mean():
-    costs = epoch_costs([{"seconds": 2.0, "refined_tours": None}, {"seconds": 4.0}])
-    assert (costs["epoch_seconds"], costs["epoch_seconds_with_ls"]) == (3.0, None)
+    costs = epoch_costs(pd.DataFrame({"seconds": [2.0, 4.0], "refined_tours": [None, float("nan")]}))
+    assert costs["epoch_seconds"] == costs["epoch_seconds_without_ls"] == 3.0
+    assert math.isnan(costs["epoch_seconds_with_ls"])
+
+
+def test_a_variant_that_one_seed_lacks_has_no_mean(folder, quick):
+    folder.evaluate("polarnet-ple-rl-n10-s0", 4.0, variants=("CVRP", "OVRP"))
+    folder.evaluate("polarnet-ple-rl-n10-s1", 6.0, variants=("CVRP",))
+    gaps = {row["variant"]: row["gap_percent"] for row in table_rows(quick, "training_paradigms")}
+    assert gaps == {"CVRP": pytest.approx(5.0), "OVRP": None}

@@ -1,8 +1,9 @@
 # Names of files and the functions that list them; no rules. What depends on what is decided in polarvrp.study.
+import json
 from pathlib import Path
 
 from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables as table_names
-from polarvrp.catalog.methods import SOLVERS
+from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import experiments
@@ -108,6 +109,11 @@ def tables(names=study.experiments):
 def figures():
     drawn = [name for name in EXPERIMENTS if EXPERIMENTS[name].figure]
     return [layout.figure(name) for name in drawn if name in study.experiments or name not in table_names()]
+
+
+def own_labels():
+    """Labels of the study's own rows in the main tables, as the commands take them."""
+    return json.dumps({method.stem: method.label for method in study.methods if method not in METHODS.values()})
 
 
 def solved(name, variants):

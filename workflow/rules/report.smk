@@ -1,6 +1,6 @@
 rule write_report:
     input:
-        tables=[layout.table(name, "md") for name in study.experiments],
+        tables=tables(),
         figures=figures(),
     output:
         layout.report,
@@ -10,7 +10,9 @@ rule write_report:
         "../envs/main.yaml"
     threads: 1
     params:
+        names=[name for name in EXPERIMENTS if name in study.experiments or name not in table_names()],
+        results=str(layout.root),
         scale=study.scale,
     shell:
-        "python -m polarvrp report --tables {input.tables} --figures {input.figures} --scale {params.scale}"
+        "python -m polarvrp report {params.names} --results {params.results} --scale {params.scale}"
         " --output {output} > {log} 2>&1"

@@ -28,10 +28,12 @@ for name, experiment in EXPERIMENTS.items():
                 results=str(layout.root),
                 scale=study.scale,
                 runs=lambda wildcards, name=name: names_of(listed_runs(name)),
+                reference="" if study.datasets.test_seed == PUBLISHED_SEED else "--reference pyvrp",
+                labels=own_labels(),
                 caption=experiment.caption,
             shell:
                 "python -m polarvrp tables {params.name} --results {params.results} --scale {params.scale}"
-                " --runs {params.runs} > {log} 2>&1"
+                " {params.reference} --runs {params.runs} --labels {params.labels:q} > {log} 2>&1"
 
     if experiment.figure:
 
@@ -58,7 +60,8 @@ for name, experiment in EXPERIMENTS.items():
                 results=str(layout.root),
                 scale=study.scale,
                 runs=names_of(experiments.main_runs(study)),
+                labels=own_labels(),
                 caption=experiment.figure.caption,
             shell:
                 "python -m polarvrp figures {params.name} --results {params.results} --scale {params.scale}"
-                " --runs {params.runs} > {log} 2>&1"
+                " --runs {params.runs} --labels {params.labels:q} > {log} 2>&1"

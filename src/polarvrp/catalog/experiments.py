@@ -78,6 +78,8 @@ class Experiment:
         grid: Set for a grid.
         sweep: Set for a sweep.
         methods: Its own rows, where it compares a fixed few methods.
+        paper: Dotted path of a function ``(DataFrame, Experiment) -> DataFrame`` of the paper's numbers beside ours;
+            None where the paper prints none. The first argument has no rows where the table was not built.
         figure: Its picture.
     """
 
@@ -95,6 +97,7 @@ class Experiment:
     grid: Grid | None = None
     sweep: Sweep | None = None
     methods: tuple[Method, ...] = ()
+    paper: str | None = None
     figure: Figure | None = None
 
 
@@ -126,6 +129,7 @@ def _sweep(name: str, title: str, caption: str, sweep: Sweep) -> Experiment:
         target="ablations",
         group="ablation",
         sweep=sweep,
+        paper=f"polarvrp.tables.comparison:compare_{name}",
     )
 
 
@@ -144,10 +148,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             values=_GAP_VALUES,
             needs=("training_variants",),
             target="evaluate",
+            paper="polarvrp.tables.comparison:compare_test_sets",
             figure=Figure(
                 title="Gap to the reference on the training variants",
                 caption="Gap of every compared method on each training variant, a panel a size.",
-                draw="polarvrp.tables.figures:in_distribution",
+                draw="polarvrp.tables.figures:methods",
             ),
         ),
         Experiment(
@@ -163,10 +168,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             values=_GAP_VALUES,
             needs=("unseen_variants",),
             target="zero_shot",
+            paper="polarvrp.tables.comparison:compare_test_sets",
             figure=Figure(
                 title="Zero-shot gap to the reference on unseen variants",
                 caption="Gap of every compared method on each unseen variant, a panel a size.",
-                draw="polarvrp.tables.figures:zero_shot",
+                draw="polarvrp.tables.figures:methods",
             ),
         ),
         Experiment(
@@ -175,8 +181,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             caption="Cost and gap to the best-known solution on CVRPLIB's Set-X, distances rounded as CVRPLIB does. "
             "Models of one size, greedy decoding with eight symmetries, no local search. Bold marks the best method.",
             runs="polarvrp.study.experiments:transfer_runs",
-            rows="polarvrp.tables.gap_tables:set_x",
-            render="polarvrp.tables.gap_tables:render_set_x",
+            rows="polarvrp.tables.set_x:set_x",
+            render="polarvrp.tables.set_x:render_set_x",
             keys={"instance": TEXT, "method": TEXT},
             values={
                 **dict.fromkeys(("best_known", "cost", "gap_percent", "published_cost"), REAL),
@@ -185,6 +191,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             },
             needs=("set_x",),
             target="set_x",
+            paper="polarvrp.tables.comparison:compare_set_x",
         ),
         Experiment(
             name="training_paradigms",
@@ -200,6 +207,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             target="ablations",
             group="ablation",
             grid=Grid(axis="paradigm"),
+            paper="polarvrp.tables.comparison:compare_paradigms",
             figure=Figure(
                 title="Gap by training paradigm",
                 caption="Gap of each paradigm on each training variant, a panel a backbone.",
@@ -285,6 +293,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             needs=("histories",),
             target="train",
             group="summary",
+            paper="polarvrp.tables.comparison:compare_training_cost",
             methods=(
                 Method(label="POLAR+PLE", backbone="polarnet", encoder="ple", paradigm="polar"),
                 Method(label="POLAR", backbone="polarnet", encoder="shared", paradigm="polar"),

@@ -1,7 +1,9 @@
 """Options that commands share."""
 
 import argparse
+import json
 import os
+from pathlib import Path
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,3 +27,44 @@ def add_engine_argument(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("POLARVRP_ENGINE", "auto"),
         help="auto, parallel or fused (default: $POLARVRP_ENGINE, else auto: the fastest that fits)",
     )
+
+
+def add_results_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which results are read, and of which scale they are."""
+    from polarvrp.config.study import SCALES
+
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="default: the scale's, results for most")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="quick",
+        help="scale of the results, said in each table and figure (default: quick)",
+    )
+
+
+def results_folder(options: argparse.Namespace) -> Path:
+    """The folder that was named, else the scale's."""
+    from polarvrp.study.layout import Layout
+
+    return options.results or Layout.of_scale(options.scale).root
+
+
+def add_labels_argument(parser: argparse.ArgumentParser) -> None:
+    """How methods of the study's own are printed."""
+    parser.add_argument(
+        "--labels",
+        type=_labels,
+        default={},
+        metavar="JSON",
+        help='label of each compared method that the catalog lacks, e.g. \'{"cada-shared-po": "CaDA with PO"}\'',
+    )
+
+
+def _labels(text: str) -> dict[str, str]:
+    try:
+        labels = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON") from error
+    if not isinstance(labels, dict) or not all(isinstance(label, str) for label in labels.values()):
+        raise argparse.ArgumentTypeError(f"{text!r} must hold a label for each method")
+    return labels

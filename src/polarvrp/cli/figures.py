@@ -2,20 +2,16 @@
 
 import argparse
 import logging
-from pathlib import Path
+
+from polarvrp.cli.arguments import add_labels_argument, add_results_arguments, results_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; all that have tables when left out")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results")
-    parser.add_argument(
-        "--scale",
-        choices=("quick", "paper"),
-        default="quick",
-        help="scale of the results, printed in each title (default: quick)",
-    )
+    add_results_arguments(parser)
     parser.add_argument("--runs", nargs="+", metavar="RUN", help="only curves of these runs; default: all trained ones")
+    add_labels_argument(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -25,6 +21,7 @@ def execute(options: argparse.Namespace) -> int:
 
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it reports each embedded glyph
     runs = None if options.runs is None else tuple(options.runs)
-    for path in draw_figures(Results(options.results, options.scale, runs), options.names):
+    results = Results(results_folder(options), options.scale, runs, own_labels=options.labels)
+    for path in draw_figures(results, options.names):
         print(path)
     return 0

@@ -3,19 +3,27 @@
 import argparse
 from pathlib import Path
 
+from polarvrp.cli.arguments import add_results_arguments, results_folder
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--tables", type=Path, nargs="*", default=[], metavar="FILE.md", help="tables, in order")
-    parser.add_argument("--figures", type=Path, nargs="*", default=[], metavar="FILE.png", help="figures, in order")
-    parser.add_argument("--scale", choices=("quick", "paper"), default="quick", help="scale of the study")
-    parser.add_argument("--output", type=Path, default=Path("results/report.html"), metavar="FILE.html")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="experiments to show; all that were built when left out"
+    )
+    add_results_arguments(parser)
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE.html", help="default: report.html in the folder of results"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
     """Write the page and print its path."""
     from polarvrp.tables.report import write_report
+    from polarvrp.tables.sources import Results
 
-    write_report(options.output, options.tables, options.figures, options.scale)
-    print(options.output)
+    results = Results(results_folder(options), options.scale)
+    output = options.output or results.layout.report
+    write_report(results, output, options.names)
+    print(output)
     return 0

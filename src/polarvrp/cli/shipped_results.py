@@ -12,9 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Print the tables."""
     from polarvrp.evaluation.shipped import shipped_folder
-    from polarvrp.release.results import shipped_sheets
-    from polarvrp.tables.sheets import to_markdown
+    from polarvrp.release.results import shipped_tables
+    from polarvrp.tables.printing import to_markdown
 
     given = Path(options.model)
-    print(to_markdown(shipped_sheets(given if given.is_dir() else shipped_folder(options.model))), end="")
+    print(to_markdown(shipped_tables(given if given.is_dir() else shipped_folder(options.model))), end="")
     return 0

@@ -2,9 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import summarise_gaps
@@ -13,18 +19,18 @@ from polarvrp.references.published import published_costs
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.solutions import provenance, read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
-from polarvrp.tables.comparison import AVERAGE, average_over
-from polarvrp.tables.formats import count, duration, minus, span
-from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, SET_X_GROUPS, ZERO_SHOT_ORDER, read_paper, set_x_group
-from polarvrp.tables.sheets import MISSING, Cell, Column, Sheet
+from polarvrp.tables.formats import count, duration, number, span
+from polarvrp.tables.labels import AVERAGE, OURS
+from polarvrp.tables.means import complete_mean, complete_sum
+from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER, read_paper
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.set_x import instance_groups
 
-OURS = "Ours"
-"""The paper's label of its own method."""
-
-Gaps = Mapping[str, float | None]
+PRINTED = " in the paper"
+"""Ending of a column of the paper's numbers."""
 
 
-def shipped_sheets(folder: Path) -> list[Sheet]:
+def shipped_tables(folder: Path) -> list[PrintedTable]:
     """Tables of a shipped model: training variants, the others, Set-X; those that it has.
 
     Args:
@@ -37,20 +43,16 @@ def shipped_sheets(folder: Path) -> list[Sheet]:
     run = parse_run(str(metadata["run"]))
     if run.num_customers not in PUBLISHED_SIZES:
         raise DataError(f"{folder}: there are published costs for {PUBLISHED_SIZES} customers, not {run.num_customers}")
-    tables = (
-        ("in_distribution", "Training variants", IN_DISTRIBUTION_ORDER),
-        ("zero_shot", "Variants that the paper's models never saw", ZERO_SHOT_ORDER),
-    )
-    sheets = []
-    for paper, title, order in tables:
+    tables = []
+    for name, order in (("in_distribution", IN_DISTRIBUTION_ORDER), ("zero_shot", ZERO_SHOT_ORDER)):
         found = [variant for variant in order if _solutions(folder, variant, run).is_file()]
         if found:
-            sheets.append(_variants_sheet(folder, metadata, run, paper, title, found))
+            tables.append(_variants_table(folder, metadata, run, EXPERIMENTS[name], found))
     if (folder / "evaluations" / "set_x.parquet").is_file():
-        sheets.append(_set_x_sheet(folder, metadata, run))
-    if not sheets:
+        tables.append(_set_x_table(folder, metadata, run))
+    if not tables:
         raise DataError(f"{folder} holds no evaluations; pack the model again")
-    return sheets
+    return tables
 
 
 def _metadata(folder: Path) -> dict[str, Any]:
@@ -68,75 +70,79 @@ def _solutions(folder: Path, variant: str, run: RunSpec) -> Path:
     return folder / "evaluations" / f"{variant}-n{run.num_customers}.parquet"
 
 
-def _variants_sheet(
-    folder: Path, metadata: Mapping[str, Any], run: RunSpec, paper: str, title: str, variants: Sequence[str]
-) -> Sheet:
+def _variants_table(
+    folder: Path, metadata: Mapping[str, Any], run: RunSpec, experiment: Experiment, variants: Sequence[str]
+) -> PrintedTable:
     """A row a variant, averages last; the paper's cells are empty where it prints no number of this size."""
-    printed = _printed(paper, run.num_customers)
-    gaps: dict[str, float | None] = {}
-    block, counts, made = [], [], ""
-    for variant in variants:
-        table = read_solutions(_solutions(folder, variant, run))
-        reference = published_costs(variant, run.num_customers)
-        costs = dict(zip(table["instance"].to_pylist(), table["cost"].to_pylist(), strict=True))
-        numbers = sorted(costs)
-        summary = summarise_gaps([costs[number] for number in numbers], reference[numbers])
-        gaps[variant] = summary.gap_percent
-        counts.append(summary.instances)
-        seconds = sum(table["seconds"].to_pylist())
-        made = _made_on(provenance(table))
-        cells = _beside(summary.gap_percent, printed.get(variant))
-        block.append([Cell(variant), Cell(_number(summary.objective)), *cells, Cell(duration(seconds))])
-    average = _beside(average_over(gaps, variants), average_over(printed, variants))
+    tables = {variant: read_solutions(_solutions(folder, variant, run)) for variant in variants}
+    ours = pd.DataFrame({"variant": name, **_summary(table, name, run)} for name, table in tables.items())
+    paper = read_paper(experiment.name)
+    printed = paper[(paper["method"] == OURS) & (paper["num_customers"] == run.num_customers)]
+    long = ours.merge(printed[["variant", "gap_percent"]], "left", "variant", suffixes=("", PRINTED))
+    long = pd.concat([long, _average(long).assign(variant=AVERAGE)], ignore_index=True)
+    made = _made_on(provenance(tables[variants[-1]]))
     caption = (
-        f"{title}, n={run.num_customers}: {span(counts)} instances each, {made}. {_trained(metadata)} Gap is the mean "
-        f"over instances of 100·(cost − reference)/reference against the published PyVRP costs; time is that of all "
-        f"instances."
+        f"{experiment.title}, n={run.num_customers}: {span(ours['instances'])} instances each, {made}. "
+        f"{_trained(metadata)} Gap is the mean over instances of 100·(cost − reference)/reference against the "
+        f"published PyVRP costs; time is that of all instances."
     )
-    heads = [Column("Variant", numeric=False), Column("Obj."), *_HEADS, Column("Time")]
-    return Sheet(caption, heads, [block, [[Cell("Average"), Cell(), *average, Cell()]]])
+    cells = [
+        written(long, "Obj.", "objective", number("{:.3f}")),
+        *_beside(long),
+        written(long, "Time", "seconds", duration),
+    ]
+    return _table(cells, "variant", "Variant", caption, summary=1)
 
 
-def _set_x_sheet(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> Sheet:
+def _summary(table: pa.Table, variant: str, run: RunSpec) -> dict[str, Any]:
+    """Objective, gap to the published costs, counted instances and seconds of one set."""
+    costs = table.select(["instance", "cost", "seconds"]).to_pandas().sort_values("instance")
+    reference = published_costs(variant, run.num_customers)[costs["instance"].to_numpy()]
+    return asdict(summarise_gaps(costs["cost"].to_numpy(), reference)) | {"seconds": complete_sum(costs["seconds"])}
+
+
+def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> PrintedTable:
     """A row a group of sizes; only instances solved here count on either side."""
     path = folder / "evaluations" / "set_x.parquet"
-    rows = {row["instance"]: row for row in read_set_x(path)}
-    ours = {name: row["published_gap_percent"] for name, row in rows.items()}
-    rounded = {name: row["gap_percent"] for name, row in rows.items()}
-    printed = {str(row["instance"]): _float(row["gap_percent"]) for row in read_paper("set_x") if row["method"] == OURS}
-    block = []
-    for group in (*SET_X_GROUPS, AVERAGE):
-        members = [name for name in rows if group in {AVERAGE, set_x_group(name)}]
-        if members:
-            cells = _beside(average_over(ours, members), average_over(printed, members))
-            label = f"{group.capitalize()} ({len(members)})"
-            block.append([Cell(label), *cells, Cell(_percent(average_over(rounded, members)))])
+    solved = pd.DataFrame(read_set_x(path))[["instance", "gap_percent", "published_gap_percent"]]
+    solved = solved.rename(columns={"gap_percent": "rounded", "published_gap_percent": "gap_percent"})
+    paper = read_paper("set_x")
+    printed = paper.loc[paper["method"] == OURS, ["instance", "gap_percent"]]
+    both = solved.merge(printed, "left", "instance", suffixes=("", PRINTED))
+    long = pd.concat(
+        _average(both[both["instance"].isin(members)]).assign(group=f"{group.capitalize()} ({len(members)})")
+        for group, members in instance_groups(list(both["instance"])).items()
+    )
     caption = (
         f"CVRPLIB Set-X by the model of n={run.num_customers}, {_made_on(_set_x_provenance(path))}. "
         f"{_trained(metadata)} Gap is 100·(cost − best known)/best known with the cost as the paper takes it, the "
         f"length without rounding; the last column counts rounded distances, as the library does."
     )
-    heads = [Column("Instances", numeric=False), *_HEADS, Column("Gap, rounded distances")]
-    return Sheet(caption, heads, [block])
+    cells = [*_beside(long), written(long, "Gap, rounded distances", "rounded", number("{:.3f}%"))]
+    return _table(cells, "group", "Instances", caption, summary=0)
 
 
-_HEADS = (Column("Gap"), Column("Paper's gap"), Column("Difference"))
+def _average(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row of the means of all gaps, missing where a member's is."""
+    gaps = [name for name in ("gap_percent", f"gap_percent{PRINTED}", "rounded") if name in frame]
+    return pd.DataFrame([frame[gaps].agg(complete_mean)])
 
 
-def _beside(ours: float | None, paper: float | None) -> list[Cell]:
-    """Ours, the paper's, and ours minus the paper's in percentage points; ours in bold where it is not above."""
-    both = None if ours is None or paper is None else ours - paper
-    difference = MISSING if both is None else minus(f"{both:+.3f}")
-    return [Cell(_percent(ours), bold=both is not None and both <= 0), Cell(_percent(paper)), Cell(difference)]
+def _beside(long: pd.DataFrame) -> list[pd.DataFrame]:
+    """Ours, the paper's, and ours minus the paper's in percentage points; ours emphasised where it is not above."""
+    long = long.assign(difference=long["gap_percent"] - long[f"gap_percent{PRINTED}"])
+    percent = number("{:.3f}%")
+    ours = written(long, "Gap", "gap_percent", percent).assign(best=long["difference"] <= 0)
+    paper = written(long, "Paper's gap", f"gap_percent{PRINTED}", percent)
+    return [ours, paper, written(long, "Difference", "difference", number("{:+.3f}"))]
 
 
-def _printed(table: str, num_customers: int) -> dict[str, float | None]:
-    """The paper's gaps of its own method."""
-    return {
-        str(row["variant"]): _float(row["gap_percent"])
-        for row in read_paper(table)
-        if row["method"] == OURS and row["num_customers"] == num_customers
-    }
+def _table(cells: Sequence[pd.DataFrame], key: str, head: str, caption: str, summary: int) -> PrintedTable:
+    rows = Axis((key,), {name: (name,) for name in cells[0][key]})
+    measures = [str(cell["measure"].iloc[0]) for cell in cells]
+    return print_table(
+        cells, (head,), rows, Axis(("measure",), {name: ("", name) for name in measures}), caption, summary
+    )
 
 
 def _trained(metadata: Mapping[str, Any]) -> str:
@@ -155,22 +161,8 @@ def _made_on(said: Mapping[str, Any]) -> str:
 
 
 def _set_x_provenance(path: Path) -> dict[str, Any]:
-    import pyarrow.parquet as pq
-
     try:
         said = json.loads((pq.read_schema(path).metadata or {}).get(PROVENANCE, b"{}"))
     except ValueError as error:
         raise DataError(f"{path} says in no readable way where it comes from; pack the model again") from error
     return dict(said)
-
-
-def _percent(value: float | None) -> str:
-    return MISSING if value is None else minus(f"{value:.3f}%")
-
-
-def _number(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3f}"
-
-
-def _float(value: str | float | None) -> float | None:
-    return value if isinstance(value, float) else None

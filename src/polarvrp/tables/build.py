@@ -1,25 +1,24 @@
 """Building tables from the results that exist, and writing each as Parquet, CSV, Markdown and LaTeX."""
 
-import csv
-import io
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
+import pandas as pd
 import pyarrow.parquet as pq
 
 from polarvrp import __version__
-from polarvrp.errors import ConfigError, DataError
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, tables
+from polarvrp.catalog.records import resolve
+from polarvrp.errors import ConfigError
 from polarvrp.files import atomic_path, with_provenance, write_text
+from polarvrp.study.layout import TABLE_SUFFIXES
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import TABLE_CODE_VERSION
-from polarvrp.tables.gap_tables import Row
-from polarvrp.tables.registry import TABLES, TableKind
-from polarvrp.tables.sheets import to_latex, to_markdown
+from polarvrp.tables.frames import RUNS, SCALE, arrow_table, typed
+from polarvrp.tables.labels import LABELS
+from polarvrp.tables.printing import PrintedTable, to_latex, to_markdown
 from polarvrp.tables.sources import MissingResultsError, Results
-
-FORMATS = ("parquet", "csv", "md", "tex")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -40,18 +39,16 @@ def build_tables(results: Results, names: Sequence[str] = ()) -> list[Path]:
         DataError: If a result file is unusable.
     """
     for name in names:
-        if name not in TABLES:
-            raise ConfigError(f"unknown table {name!r}; there are {', '.join(TABLES)}")
+        if name not in tables():
+            raise ConfigError(f"unknown table {name!r}; there are {', '.join(tables())}")
     paths: list[Path] = []
-    for kind in TABLES.values():
-        if names and kind.name not in names:
-            continue
+    for experiment in (EXPERIMENTS[name] for name in tables() if not names or name in names):
         try:
-            paths += write_table(results, kind, build_rows(results, kind))
+            paths += write_table(results, experiment, build_table(results, experiment))
         except MissingResultsError as error:
             if names:
                 raise
-            _LOGGER.info("%s left out: %s", kind.name, error)
+            _LOGGER.info("%s left out: %s", experiment.name, error)
     if not paths:
         raise MissingResultsError(
             f"{results.root} holds no results to build tables from; make them with: snakemake --cores all"
@@ -59,57 +56,52 @@ def build_tables(results: Results, names: Sequence[str] = ()) -> list[Path]:
     return paths
 
 
-def build_rows(results: Results, kind: TableKind) -> list[Row]:
-    """Rows of one table.
+def build_table(results: Results, experiment: Experiment) -> pd.DataFrame:
+    """A long table with the columns and types of its record.
+
+    Returns:
+        The table; its attribute ``labels`` holds the label of each compared method by its stem, ``runs`` the names of
+        the trained runs that it was computed from.
 
     Raises:
         MissingResultsError: If nothing it is made from exists.
+        DataError: If a result file is unusable.
     """
-    rows = kind.build(results)
-    if not rows:
+    rows: pd.DataFrame = resolve(str(experiment.rows))(results, experiment)
+    if rows.empty:
         raise MissingResultsError(
-            f"table {kind.name} has no results under {results.root} at scale {results.scale}; "
-            f"make them with: snakemake --cores all {kind.needs}"
+            f"table {experiment.name} has no results under {results.root} at scale {results.scale}; "
+            f"make them with: snakemake --cores all {experiment.target}"
         )
-    return rows
+    frame = typed(rows.assign(**{SCALE: results.scale}), experiment)
+    frame.attrs[LABELS] = results.labels
+    frame.attrs[RUNS] = sorted(set(rows[RUNS].dropna().explode())) if RUNS in rows else []
+    return frame
 
 
-def write_table(results: Results, kind: TableKind, rows: Sequence[Row]) -> list[Path]:
-    """Write one table in each of ``FORMATS``; the same rows give the same bytes."""
-    stem = results.root / "tables" / kind.name
-    paths = [stem.with_suffix(f".{suffix}") for suffix in FORMATS]
-    table = _arrow_table(results, kind, rows)
-    sheets = kind.render(rows)
-    with atomic_path(paths[0]) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
-    write_text(paths[1], _csv(kind.schema.names, rows))
-    write_text(paths[2], to_markdown(sheets))
-    write_text(paths[3], to_latex(sheets))
-    return paths
+def print_experiment(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """A long table as people read it."""
+    printed: list[PrintedTable] = resolve(str(experiment.render))(frame, experiment)
+    return printed
 
 
-def _arrow_table(results: Results, kind: TableKind, rows: Sequence[Row]) -> pa.Table:
-    """Rows with the table's schema, and the fingerprint of each training they come from."""
-    runs = sorted({run for row in rows for run in row.get("runs", ())})
+def write_table(results: Results, experiment: Experiment, frame: pd.DataFrame) -> list[Path]:
+    """Write one table in each of ``TABLE_SUFFIXES``; the same rows give the same bytes."""
+    paths = [results.layout.table(experiment.name, suffix) for suffix in TABLE_SUFFIXES]
     provenance = {
-        "table": kind.name,
+        "table": experiment.name,
         "scale": results.scale,
         "code": TABLE_CODE_VERSION,
         "polarvrp": __version__,
         "gap_percent": "mean over instances of 100 (cost - reference) / reference",
-        "fingerprints": {run: results.recorded(parse_run(run), "fingerprint") for run in runs},
+        "fingerprints": {run: results.recorded(parse_run(run), "fingerprint") for run in frame.attrs[RUNS]},
+        LABELS: list(frame.attrs[LABELS].items()),
     }
-    schema = with_provenance(kind.schema, provenance)
-    try:
-        return pa.Table.from_pylist(list(rows), schema=schema)
-    except (pa.ArrowException, TypeError) as error:
-        raise DataError(f"table {kind.name} got a value of another type: {error}; make its results again") from error
-
-
-def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Rows with a head line; numbers in full precision, missing ones empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([row[column] for column in columns] for row in rows)
-    return text.getvalue()
+    table = arrow_table(frame, experiment)
+    printed = print_experiment(frame, experiment)
+    with atomic_path(paths[0]) as temporary:
+        pq.write_table(table.cast(with_provenance(table.schema, provenance)), temporary, compression="zstd")
+    write_text(paths[1], frame.to_csv(index=False, lineterminator="\n"))
+    write_text(paths[2], to_markdown(printed))
+    write_text(paths[3], to_latex(printed))
+    return paths

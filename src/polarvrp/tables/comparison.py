@@ -1,252 +1,224 @@
 """Every printed number of the paper beside ours (``paper_comparison``), computed from the long tables alone."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from polarvrp.catalog.paradigms import PARADIGMS
-from polarvrp.tables.gap_tables import Row, stem_of
-from polarvrp.tables.paper import (
-    IN_DISTRIBUTION_ORDER,
-    METHODS,
-    PAPER_SIZES,
-    SET_X_GROUPS,
-    TRAINING_COST_METHODS,
-    ZERO_SHOT_ORDER,
-    read_paper,
-    set_x_group,
-)
-from polarvrp.tables.study_tables import mean_or_none
+import pandas as pd
 
-Tables = Mapping[str, Sequence[Row]]
-"""Rows of the long tables that exist, by name."""
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
+from polarvrp.catalog.methods import METHODS, PUBLISHED
+from polarvrp.catalog.records import resolve
+from polarvrp.tables.formats import plain, scale_warning
+from polarvrp.tables.frames import column_types, typed
+from polarvrp.tables.grids import axis_labels, grid_of
+from polarvrp.tables.labels import OURS
+from polarvrp.tables.means import average_over, complete_mean, seed_means
+from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, read_paper
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.set_x import instance_groups
+from polarvrp.tables.sources import MissingResultsError, Results
+from polarvrp.tables.sweeps import sweep_of
+
+LINE = ["row", "column", "paper", "ours"]
+"""Columns of what a compare function returns."""
 
 AVERAGE = "average"
 """Start of the rows that average over variants or instances."""
 
-SOURCES = (
-    *("in_distribution", "zero_shot", "set_x", "training_paradigms", "temperature", "refined_tours", "task_experts"),
-    *("refinement_start", "training_cost", "preference_margins", "expert_contributions"),
-)
-"""Tables that are compared where they exist."""
-
-Line = tuple[str, str, float | None, float | None]
-"""Row, column, the paper's number, ours."""
+ANALYSES = {"preference_margins": ["metric", "epsilon_percent"], "expert_contributions": ["layer"]}
+"""Tables of the paper that no experiment makes, and their key columns; ours are compared where they lie beside the
+other tables in the form of the paper's CSV."""
 
 
-def paper_comparison(tables: Tables, scale: str) -> list[Row]:
+def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
     """The paper's number and ours for every cell that the paper prints as a number.
 
-    Args:
-        tables: Rows of the tables that exist; ours is None where a table, a row or the paper's size is missing.
-        scale: Scale of the study.
-
     Returns:
-        Rows in the order of the paper's tables.
+        Columns ``table``, ``row``, ``column``, ``paper``, ``ours`` (missing where a table, a row or the paper's size
+        is) and ``difference``; no rows without any table of this scale.
     """
+    compared = [record for record in EXPERIMENTS.values() if record.paper is not None]
+    names = [*(record.name for record in compared), *ANALYSES]
+    built = {name: frame for name in names if (frame := _built(results, name)) is not None}
+    if not built:
+        return pd.DataFrame()
+    parts = {name: _compare_analysis(built.get(name), name) for name in ANALYSES}
+    for record in compared:
+        ours = built.get(record.name, typed(pd.DataFrame(columns=list(column_types(record))), record))
+        parts[record.name] = resolve(str(record.paper))(ours, record)
+    # Analyses stand between what is compared at large and what sums up.
+    order = sorted(parts, key=lambda name: 1 if name in ANALYSES else 2 * (EXPERIMENTS[name].group == "summary"))
+    frame = pd.concat([parts[name].assign(table=name) for name in order], ignore_index=True)
+    frame = frame[frame["paper"].notna() | frame["ours"].notna()]
+    return frame.assign(difference=frame["ours"] - frame["paper"])
+
+
+def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """Averages, and the tables without any; single variants and instances are in the long form only."""
+    averages = frame["row"].str.startswith(AVERAGE)
+    shown = frame[averages | ~averages.groupby(frame["table"]).transform("any")]
+    keys = ["table", "row", "column"]
     return [
-        {
-            "table": table,
-            "row": row,
-            "column": column,
-            "paper": paper,
-            "ours": ours,
-            "difference": None if ours is None else ours - paper,
-            "scale": scale,
-        }
-        for table, compare in _COMPARISONS.items()
-        for row, column, paper, ours in compare(tables)
-        if paper is not None
+        print_table(
+            [written(shown, column.capitalize(), column, plain) for column in ("paper", "ours", "difference")],
+            [key.capitalize() for key in keys],
+            Axis(keys, {cell: cell for cell in shown[keys].itertuples(index=False, name=None)}),
+            Axis(("measure",), {name: ("", name) for name in ("Paper", "Ours", "Difference")}),
+            f"{experiment.title}. {experiment.caption} Difference is ours minus the paper's. "
+            f"{frame['ours'].count()} of {len(frame)} numbers have a counterpart. Single variants and instances "
+            f"are in the Parquet and CSV files only. Scale {frame['scale'].iloc[0]}.",
+            warning=scale_warning(frame["scale"].iloc[0]),
+        )
     ]
 
 
-def average_over(gaps: Mapping[str, float | None], wanted: Iterable[str]) -> float | None:
-    """Plain mean of the gaps of all wanted variants or instances, None unless each has one."""
-    return mean_or_none(gaps.get(name) for name in wanted)
+def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Cells of a table of gaps, then its averages; solvers twice, as we ran them and as published."""
+    paper = _by_stem(read_paper(experiment.name))
+    counted = ours["instances"] + ours["left_out"]
+    ours = ours.assign(seconds_per_1000=(1000 * ours["seconds"] / counted.where(counted > 0)).astype("float64"))
+    columns = [name for name in ("objective", "gap_percent", "seconds_per_1000") if name in paper]
+    cells = _side_by_side(paper, ours, ["variant", "num_customers"], columns)
+    gaps = cells[cells["measure"] == "gap_percent"]
+    averages = gaps.groupby(["num_customers", "stem"], sort=False)[["paper", "ours"]].agg(complete_mean).reset_index()
+    averages = averages.sort_values("num_customers", kind="stable").assign(variant=AVERAGE, measure="gap_percent")
+    lines = pd.concat([cells, averages], ignore_index=True)
+    lines["row"] = lines["variant"] + "-n" + lines["num_customers"].astype(str)
+    return _method_lines(lines)
 
 
-def seed_means(
-    rows: Iterable[Row], keys: Sequence[str], columns: Iterable[str]
-) -> dict[tuple[object, ...], dict[str, float | None]]:
-    """Mean over the seeds of each method.
+def compare_set_x(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Costs in the paper's form: the unrounded length of the tour, rounded up once."""
+    paper = _by_stem(read_paper(experiment.name))
+    ours = ours.assign(cost=ours["published_cost"], gap_percent=ours["published_gap_percent"])
+    ours = ours[ours["trained_on"] == max(PAPER_SIZES)]
+    cells = _side_by_side(paper, ours, ["instance"], ["cost", "gap_percent"])
+    gaps, averages = cells[cells["measure"] == "gap_percent"], []
+    for group, members in instance_groups(list(paper["instance"].unique())).items():
+        means = [average_over(gaps, "instance", members, ["stem"], side) for side in ("paper", "ours")]
+        averages.append(pd.concat(means, axis=1).reset_index().assign(instance=group, measure="gap_percent"))
+    return _method_lines(pd.concat([cells, *averages], ignore_index=True).rename(columns={"instance": "row"}))
+
+
+def compare_paradigms(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Mean gap of our backbone under each paradigm."""
+    backbone = next(record.backbone for record in METHODS.values() if record.label == OURS)
+    rows = ours[(ours["backbone"] == backbone) & (ours["num_customers"] == min(PAPER_SIZES))]
+    means = average_over(rows, "variant", IN_DISTRIBUTION_ORDER, ["paradigm"], "gap_percent")
+    names = list(axis_labels(grid_of(experiment)))
+    paper = read_paper("paradigms_ours").set_index("paradigm")["mean_gap_percent"]
+    columns = {"column": names, "paper": paper.reindex(names).array, "ours": means.reindex(names).array}
+    return pd.DataFrame({"row": f"{AVERAGE} {backbone}", **columns})
+
+
+def compare_refinement_start(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Mean gap of refinement from scratch and of the paper's schedule."""
+    starts = {"polar_from_scratch": 0, "polar": 250}
+    paper = read_paper("paradigms_ours")
+    paper = paper.assign(refinement_start_epoch=paper["paradigm"].map(starts)).dropna(subset="refinement_start_epoch")
+    paper = paper.sort_values("refinement_start_epoch", ignore_index=True)
+    return _compare_sweep(paper[["refinement_start_epoch", "mean_gap_percent"]], ours, experiment)
+
+
+def compare_temperature(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Mean gap at each temperature under each paradigm."""
+    return _compare_sweep(read_paper("temperature_sensitivity"), ours, experiment)
+
+
+def compare_refined_tours(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Mean gap and seconds of an epoch for each number of refined tours; the paper's epoch is one with refinement."""
+    return _compare_sweep(
+        read_paper(experiment.name), ours.assign(epoch_seconds=ours["epoch_seconds_with_ls"]), experiment
+    )
+
+
+def compare_task_experts(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Mean gap and seconds of an epoch for each number of experts."""
+    return _compare_sweep(read_paper(experiment.name), ours, experiment)
+
+
+def compare_training_cost(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Parameters, time and memory of each training."""
+    paper = read_paper(experiment.name)
+    stems = {method.label: method.stem for method in experiment.methods}
+    columns = ["parameters", "epoch_seconds", "total_hours", "peak_memory_gb"]
+    lines = _side_by_side(paper.assign(stem=paper["method"].map(stems)), ours, ["num_customers"], columns)
+    labels = lines["stem"].map({stem: label for label, stem in stems.items()})
+    lines["row"] = labels + "-n" + lines["num_customers"].astype(str)
+    return lines.rename(columns={"measure": "column"})[LINE]
+
+
+def _built(results: Results, name: str) -> pd.DataFrame | None:
+    try:
+        return results.table(name)
+    except MissingResultsError:
+        return None
+
+
+def _by_stem(paper: pd.DataFrame) -> pd.DataFrame:
+    """The paper's rows, each for every method of ours behind its label: a solver as we ran it and as published."""
+    stems = {
+        record.label: [name for name in (stem, PUBLISHED + stem) if name in METHODS]
+        for stem, record in METHODS.items()
+        if not stem.startswith(PUBLISHED)
+    }
+    return paper.assign(stem=paper["method"].map(stems)).explode("stem", ignore_index=True)
+
+
+def _side_by_side(paper: pd.DataFrame, ours: pd.DataFrame, keys: list[str], columns: list[str]) -> pd.DataFrame:
+    """A line a number that the paper prints.
 
     Args:
-        rows: Of a long table with column ``method``.
-        keys: Columns that tell cells of one method apart.
-        columns: Columns to average.
+        paper: The paper's rows with column ``stem``.
+        ours: Our long table with column ``method``; means over its seeds are compared.
+        keys: Columns of both that tell the rows of a method apart.
+        columns: Columns of both to compare.
 
     Returns:
-        Means by column, by the method's stem and the values of ``keys``.
+        Columns ``stem``, ``keys``, ``measure``, ``paper`` and ``ours``, in the order of the paper's rows.
     """
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((stem_of(row["method"]), *(row[key] for key in keys)), []).append(row)
-    names = list(columns)
-    return {
-        key: {name: mean_or_none(row[name] for row in members) for name in names} for key, members in groups.items()
-    }
+    printed = paper.set_index(["stem", *keys])[columns].rename_axis(columns="measure")
+    mine = seed_means(ours, keys, columns).reindex(printed.index).rename_axis(columns="measure")
+    lines = pd.DataFrame({"paper": printed.stack(future_stack=True), "ours": mine.stack(future_stack=True)})
+    return lines.dropna(subset="paper").reset_index()
 
 
-def _in_distribution(tables: Tables) -> Iterator[Line]:
-    columns = {"objective": "objective", "gap_percent": "gap_percent", "seconds_per_1000": "seconds_per_1000"}
-    ours = [row | {"seconds_per_1000": _per_1000(row)} for row in tables.get("in_distribution", ())]
-    yield from _test_sets("in_distribution", ours, columns, IN_DISTRIBUTION_ORDER)
+def _method_lines(lines: pd.DataFrame) -> pd.DataFrame:
+    """Lines named by method and measure, without averages of cells that the paper leaves out."""
+    return lines.assign(column=lines["stem"] + " " + lines["measure"])[LINE].dropna(subset="paper")
 
 
-def _zero_shot(tables: Tables) -> Iterator[Line]:
-    columns = {"objective": "objective", "gap_percent": "gap_percent"}
-    yield from _test_sets("zero_shot", tables.get("zero_shot", ()), columns, ZERO_SHOT_ORDER)
+def _compare_sweep(paper: pd.DataFrame, ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Rows of a sweep beside ours of the paper's size over all its variants."""
+    column = sweep_of(experiment).column
+    keys = [name for name in (column, "paradigm") if name in paper]
+    whole = (ours["num_customers"] == min(PAPER_SIZES)) & (ours["variants"] == len(IN_DISTRIBUTION_ORDER))
+    lines = _merged(paper, ours[whole], keys)
+    paradigms = lines["paradigm"] + " " if "paradigm" in keys else ""
+    return lines.assign(row=[f"{column}={value:g}" for value in lines[column]], column=paradigms + lines["measure"])[
+        LINE
+    ]
 
 
-def _test_sets(table: str, ours: Iterable[Row], columns: Mapping[str, str], variants: Sequence[str]) -> Iterator[Line]:
-    """Cells of a table of gaps, then its averages; solvers twice, as we ran them and as published."""
-    cells = seed_means(ours, ("variant", "num_customers"), columns.values())
-    paper = read_paper(table)
-    for row in paper:
-        variant, size = str(row["variant"]), int(row["num_customers"] or 0)
-        for stem in _stems(str(row["method"])):
-            mine = cells.get((stem, variant, size), {})
-            for column, source in columns.items():
-                yield f"{variant}-n{size}", f"{stem} {column}", _number(row[column]), mine.get(source)
-    for size in PAPER_SIZES:
-        for label in METHODS:
-            gaps = {
-                str(r["variant"]): _number(r["gap_percent"])
-                for r in paper
-                if (r["method"], r["num_customers"]) == (label, size)
-            }
-            for stem in _stems(label):
-                mine = {v: cells.get((stem, v, size), {}).get("gap_percent") for v in variants}
-                average = average_over(gaps, variants), average_over(mine, variants)
-                yield f"{AVERAGE}-n{size}", f"{stem} gap_percent", *average
+def _compare_analysis(ours: pd.DataFrame | None, name: str) -> pd.DataFrame:
+    """Rows of a table that has the very columns of the paper's CSV."""
+    paper, keys = read_paper(name), ANALYSES[name]
+    lines = _merged(paper, paper.iloc[:0] if ours is None else ours, keys)
+    rows = [" ".join(_named(key, cell[key]) for key in keys) for cell in lines[keys].to_dict("records")]
+    return lines.assign(row=[row.strip() for row in rows], column=lines["measure"])[LINE]
 
 
-def _set_x(tables: Tables) -> Iterator[Line]:
-    """Costs in the paper's form: the unrounded length of the tour, rounded up once."""
-    ours = [row for row in tables.get("set_x", ()) if row["trained_on"] == max(PAPER_SIZES)]
-    columns = {"cost": "published_cost", "gap_percent": "published_gap_percent"}
-    cells = seed_means(ours, ("instance",), columns.values())
-    paper = read_paper("set_x")
-    for row in paper:
-        stem = METHODS[str(row["method"])]
-        mine = cells.get((stem, str(row["instance"])), {})
-        for column, source in columns.items():
-            yield str(row["instance"]), f"{stem} {column}", _number(row[column]), mine.get(source)
-    instances = list(dict.fromkeys(str(row["instance"]) for row in paper))
-    for group in (*SET_X_GROUPS, AVERAGE):
-        members = [name for name in instances if group in {AVERAGE, set_x_group(name)}]
-        for label in dict.fromkeys(str(row["method"]) for row in paper):
-            stem = METHODS[label]
-            gaps = {str(row["instance"]): _number(row["gap_percent"]) for row in paper if row["method"] == label}
-            mine_by_name = {name: cells.get((stem, name), {}).get("published_gap_percent") for name in members}
-            yield group, f"{stem} gap_percent", average_over(gaps, members), average_over(mine_by_name, members)
+def _merged(paper: pd.DataFrame, ours: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """A line a number of the paper in a column beside the keys: keys, ``measure``, ``paper`` and ``ours``."""
+    columns = [column for column in paper if column not in keys]
+    ours = ours.reindex(columns=[*keys, *columns]).astype(paper[keys].dtypes.to_dict())
+    mine = paper[keys].merge(ours, "left", keys)
+    sides = [frame[columns].rename_axis(columns="measure").stack(future_stack=True) for frame in (paper, mine)]
+    lines = pd.DataFrame({"paper": sides[0], "ours": sides[1].astype("float64")}).reset_index("measure")
+    return lines.join(paper[keys]).dropna(subset="paper")
 
 
-def _training_paradigms(tables: Tables) -> Iterator[Line]:
-    paper = {str(row["paradigm"]): _number(row["mean_gap_percent"]) for row in read_paper("paradigms_ours")}
-    rows = [row for row in tables.get("training_paradigms", ()) if row["backbone"] == "polarnet" and _small(row)]
-    for paradigm in PARADIGMS:
-        gaps = {row["variant"]: row["gap_percent"] for row in rows if row["paradigm"] == paradigm}
-        yield f"{AVERAGE} polarnet", paradigm, paper[paradigm], average_over(gaps, IN_DISTRIBUTION_ORDER)
-
-
-def _refinement_start(tables: Tables) -> Iterator[Line]:
-    paper = {str(row["paradigm"]): _number(row["mean_gap_percent"]) for row in read_paper("paradigms_ours")}
-    ours = {row["refinement_start_epoch"]: row for row in _whole(tables.get("refinement_start", ()))}
-    column = "mean_gap_percent"
-    for start, name in ((0, "polar_from_scratch"), (250, "polar")):
-        yield f"refinement_start_epoch={start}", column, paper[name], _get(ours.get(start), column)
-
-
-def _temperature(tables: Tables) -> Iterator[Line]:
-    ours = {(row["alpha"], row["paradigm"]): row for row in _whole(tables.get("temperature", ()))}
-    for row in read_paper("temperature_sensitivity"):
-        mine = ours.get((row["alpha"], row["paradigm"]))
-        column = f"{row['paradigm']} mean_gap_percent"
-        yield f"alpha={row['alpha']}", column, _number(row["mean_gap_percent"]), _get(mine, "mean_gap_percent")
-
-
-def _sweep(table: str, key: str, columns: Mapping[str, str]) -> Callable[[Tables], Iterator[Line]]:
-    """Comparison of a sweep over the whole numbers in column ``key``; ``columns`` name the paper's and ours."""
-
-    def compare(tables: Tables) -> Iterator[Line]:
-        ours = {row[key]: row for row in _whole(tables.get(table, ()))}
-        for row in read_paper(table):
-            value = int(row[key] or 0)
-            for column, source in columns.items():
-                yield f"{key}={value}", column, _number(row[column]), _get(ours.get(value), source)
-
-    return compare
-
-
-def _training_cost(tables: Tables) -> Iterator[Line]:
-    columns = ("parameters", "epoch_seconds", "total_hours", "peak_memory_gb")
-    cells = seed_means(tables.get("training_cost", ()), ("num_customers",), columns)
-    for row in read_paper("training_cost"):
-        label, size = str(row["method"]), int(row["num_customers"] or 0)
-        mine = cells.get((TRAINING_COST_METHODS[label], size), {})
-        for column in columns:
-            yield f"{label}-n{size}", column, _number(row[column]), mine.get(column)
-
-
-def _analysis(table: str, keys: Sequence[str]) -> Callable[[Tables], Iterator[Line]]:
-    """Comparison of a table that has the very columns of the paper's CSV."""
-
-    def compare(tables: Tables) -> Iterator[Line]:
-        ours = {tuple(row[key] for key in keys): row for row in tables.get(table, ())}
-        for row in read_paper(table):
-            mine = ours.get(tuple(row[key] for key in keys))
-            name = " ".join(f"{key}={row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys)
-            for column in (column for column in row if column not in keys):
-                yield name.removesuffix(" None"), column, _number(row[column]), _get(mine, column)
-
-    return compare
-
-
-_COMPARISONS: dict[str, Callable[[Tables], Iterator[Line]]] = {
-    "in_distribution": _in_distribution,
-    "zero_shot": _zero_shot,
-    "set_x": _set_x,
-    "training_paradigms": _training_paradigms,
-    "temperature": _temperature,
-    "refined_tours": _sweep(
-        # The paper's epoch time of this sweep is that of an epoch with refinement.
-        "refined_tours",
-        "refined_tours_k",
-        {"mean_gap_percent": "mean_gap_percent", "epoch_seconds": "epoch_seconds_with_ls"},
-    ),
-    "task_experts": _sweep(
-        "task_experts",
-        "task_experts_kappa",
-        {name: name for name in ("mean_gap_percent", "epoch_seconds_without_ls", "epoch_seconds_with_ls")},
-    ),
-    "refinement_start": _refinement_start,
-    "preference_margins": _analysis("preference_margins", ("metric", "epsilon_percent")),
-    "expert_contributions": _analysis("expert_contributions", ("layer",)),
-    "training_cost": _training_cost,
-}
-
-
-def _stems(label: str) -> tuple[str, ...]:
-    stem = METHODS[label]
-    return (stem, f"published-{stem}") if stem in {"pyvrp", "ortools"} else (stem,)
-
-
-def _per_1000(row: Row) -> float | None:
-    instances = row["instances"] + row["left_out"]
-    return None if row["seconds"] is None or not instances else 1000 * row["seconds"] / instances
-
-
-def _small(row: Row) -> bool:
-    return bool(row["num_customers"] == min(PAPER_SIZES))
-
-
-def _whole(rows: Iterable[Row]) -> list[Row]:
-    """Rows of a sweep at the paper's size over all its variants."""
-    return [row for row in rows if _small(row) and row["variants"] == len(IN_DISTRIBUTION_ORDER)]
-
-
-def _get(row: Row | None, column: str) -> float | None:
-    return None if row is None else row.get(column)
-
-
-def _number(value: str | float | None) -> float | None:
-    return value if isinstance(value, float) else None
+def _named(key: str, value: Any) -> str:
+    """A key value in the name of a row: text alone, a number with its column; nothing where it is missing."""
+    if isinstance(value, str):
+        return value
+    return "" if pd.isna(value) else f"{key}={value:g}"

@@ -1,181 +1,184 @@
-"""Long tables of gaps on the test sets (``in_distribution``, ``zero_shot``) and of costs on Set-X (``set_x``)."""
+"""Long tables of gaps on the test sets, ``in_distribution`` and ``zero_shot``, and how they are printed."""
 
-import re
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from polarvrp.catalog.methods import SOLVERS
+import pandas as pd
+
+from polarvrp.catalog.experiments import Experiment
+from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
-from polarvrp.study.runs import RunSpec
-from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, METHODS, PAPER_SCALE, ZERO_SHOT_ORDER
-from polarvrp.tables.sources import Costs, InstanceSet, Reference, Results, published
+from polarvrp.tables.formats import duration, number, scale_warning, span
+from polarvrp.tables.labels import AVERAGE, is_external, labels_of, method_label, method_rank, stem_of, variant_rank
+from polarvrp.tables.means import average_over, complete_mean, complete_sum
+from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.sources import InstanceSet, Reference, Results, published
 
-Row = dict[str, Any]
-"""One row of a long table; beside its columns it has ``runs``, names of the trained runs it was computed from."""
-
-_RANKS = {
-    stem: rank
-    for rank, stem in enumerate(
-        ("published-pyvrp", "pyvrp", "published-ortools", *(stem for stem in METHODS.values() if stem != "pyvrp"))
-    )
-}
 IMPOSSIBLE_GAP_PERCENT = -20.0
 """No solution undercuts the published near-optimal one so far: a lower gap means other instances."""
 
-_VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER, *ZERO_SHOT_ORDER))}
+_REFERENCES = {
+    "published-pyvrp": "the published PyVRP costs",
+    "pyvrp": "our PyVRP costs",
+    "best_known": "the best known costs",
+}
 
 
-def stem_of(method: str) -> str:
-    """A method's name without its seed."""
-    return re.sub(r"-s\d+$", "", method)
-
-
-def seed_of(method: str) -> int:
-    """Seed in a method's name, 0 for a solver."""
-    match = re.search(r"-s(\d+)$", method)
-    return int(match[1]) if match else 0
-
-
-def is_solver(method: str) -> bool:
-    """Whether a method is a solver or a published reference, not a trained run."""
-    return method.removeprefix("published-") in SOLVERS
-
-
-def method_rank(method: str) -> tuple[int, str]:
-    """Sort key: references, then the paper's methods in its order, then the rest by name."""
-    return _RANKS.get(stem_of(method), len(_RANKS)), method
-
-
-def variant_rank(variant: str) -> int:
-    """Sort key: the paper's row order."""
-    return _VARIANT_RANKS[variant]
-
-
-def instance_rank(instance: str) -> tuple[int, str]:
-    """Sort key: Set-X by growing number of nodes."""
-    match = re.match(r"X-n(\d+)", instance)
-    return int(match[1]) if match else 0, instance
-
-
-def in_distribution(results: Results) -> list[Row]:
+def in_distribution(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Mean cost, gap and seconds of every method on the 16 training variants."""
     return _gap_table(results, IN_DISTRIBUTION_ORDER)
 
 
-def zero_shot(results: Results) -> list[Row]:
+def zero_shot(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Mean cost, gap and seconds of every method on the 32 unseen variants."""
     return _gap_table(results, ZERO_SHOT_ORDER)
 
 
-def run_gaps(
-    results: Results, runs: Iterable[RunSpec], variants: Sequence[str]
-) -> dict[RunSpec, dict[str, float | None]]:
-    """Mean gap in percent of each run on each of these variants that it was evaluated on."""
+def gap_row(results: Results, test_set: InstanceSet, method: str, solutions: pd.DataFrame) -> dict[str, Any]:
+    """Row of one method on one test set.
+
+    Args:
+        results: Where the reference lies.
+        test_set: The test set.
+        method: Name in the table.
+        solutions: As ``read_costs``.
+    """
+    reference = results.reference(test_set)
+    try:
+        summary = _summary(solutions["cost"], reference)
+    except DataError as error:
+        raise DataError(f"{method} on {test_set.variant} with {test_set.num_customers} customers: {error}") from error
     return {
-        run: {
-            test_set.variant: _gap_row(results, test_set, run.method, results.evaluation(run, test_set))["gap_percent"]
-            for test_set in results.evaluated_sets(run, variants)
-        }
-        for run in runs
+        **asdict(test_set),
+        "method": method,
+        **asdict(summary),
+        "seconds": complete_sum(solutions["seconds"]),
+        "reference": reference.name if reference else None,
     }
 
 
-def set_x(results: Results) -> list[Row]:
-    """Cost and gap of every run on each Set-X instance.
+def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """A block a variant, a row a method, objective, gap and time of each size; averages last.
 
-    Raises:
-        DataError: If runs that differ only in size would share a row.
+    Blocks show the references and the compared methods, averages show every trained run too.
     """
-    rows: list[Row] = []
-    sizes: dict[str, int] = {}
-    for run in results.set_x_runs():
-        size = sizes.setdefault(run.method, run.num_customers)
-        if size != run.num_customers:
-            raise DataError(
-                f"{run.method} has Set-X costs of its sizes {size} and {run.num_customers}; choose one with --runs"
+    labels = labels_of(frame)
+    compared = frame[frame["method"].map(lambda method: is_external(method) or stem_of(method) in labels)]
+    if compared["method"].map(is_external).all():
+        compared = frame
+    long = pd.concat([compared, _averages(frame)], ignore_index=True)
+    order = [*sorted(frame["variant"].unique(), key=variant_rank), AVERAGE]
+    rows = sorted(
+        long[["variant", "method"]].drop_duplicates().itertuples(index=False, name=None),
+        key=lambda row: (order.index(row[0]), method_rank(row[1], labels)),
+    )
+    sizes = sorted(frame["num_customers"].unique())
+    return [
+        print_table(
+            [*_objectives_and_gaps(long, 3), written(long, "Time", "seconds", duration)],
+            ("Variant", "Method"),
+            Axis(("variant", "method"), {row: (row[0], method_label(row[1], labels)) for row in rows}),
+            Axis(("num_customers", "measure"), {(n, m): (f"n={n}", m) for n in sizes for m in ("Obj.", "Gap", "Time")}),
+            f"{experiment.title} ({_counts(frame)}). {experiment.caption} {_facts(frame)}",
+            summary=sum(variant == AVERAGE for variant, _ in rows),
+            warning=scale_warning(frame["scale"].iloc[0]),
+        )
+    ]
+
+
+def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """One table a size: a row a variant, objective and gap of each method; averages last."""
+    labels = labels_of(frame)
+    tables = []
+    for size, here in frame.groupby("num_customers"):
+        methods = sorted(here["method"].unique(), key=lambda method: method_rank(method, labels))
+        variants = [*sorted(here["variant"].unique(), key=variant_rank), AVERAGE]
+        columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Obj.", "Gap")}
+        tables.append(
+            print_table(
+                _objectives_and_gaps(pd.concat([here, _averages(here)], ignore_index=True), 2),
+                ("Variant",),
+                Axis(("variant",), {variant: (variant,) for variant in variants}),
+                Axis(("method", "measure"), columns),
+                f"{experiment.title}, n={size} ({_counts(here)}). {experiment.caption} {_facts(here)}",
+                summary=1,
+                warning=scale_warning(here["scale"].iloc[0]),
             )
-        rows += [
-            {
-                "instance": row["instance"],
-                "method": run.method,
-                "best_known": row["best_known"],
-                "cost": row["cost"],
-                "gap_percent": _relative(row["cost"], row["best_known"]),
-                "published_cost": row.get("published_cost"),
-                "published_gap_percent": _relative(row.get("published_cost"), row["best_known"]),
-                "seconds": row.get("seconds"),
-                "trained_on": run.num_customers,
-                "scale": results.scale,
-                "runs": (run.name,),
-            }
-            for row in results.set_x(run)
-        ]
-    return sorted(rows, key=lambda row: (instance_rank(row["instance"]), method_rank(row["method"])))
+        )
+    return tables
 
 
-def _relative(cost: float | None, reference: float) -> float | None:
-    return summarise_gaps([cost], [reference]).gap_percent
+def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
+    """Rows of the runs, and of the solvers on the same test sets; without any run of the solvers alone.
 
-
-def _gap_table(results: Results, variants: Sequence[str]) -> list[Row]:
-    """Rows of the runs, and of the solvers on the same test sets; without any run of the solvers alone."""
-    rows: list[Row] = []
+    Gaps to our own PyVRP need no published test sets, so what was published is left out beside them.
+    """
+    rows: list[dict[str, Any]] = []
     covered: set[InstanceSet] = set()
     for run in results.evaluated_runs():
         for test_set in results.evaluated_sets(run, variants):
             covered.add(test_set)
-            row = _gap_row(results, test_set, run.method, results.evaluation(run, test_set))
-            rows.append(row | {"runs": (run.name,)})
+            row = gap_row(results, test_set, run.method, results.evaluation(run, test_set))
+            rows.append(row | {"runs": run.name})
     solved = {solver: results.solved_sets(solver, variants) for solver in SOLVERS}
     shown = covered or {test_set for test_sets in solved.values() for test_set in test_sets}
     for solver in SOLVERS:
-        for test_set in shown.intersection(solved[solver]):
-            rows.append(_gap_row(results, test_set, solver, results.solved(solver, test_set)))
-        for test_set in shown if results.scale == PAPER_SCALE else ():
-            rows.append(_gap_row(results, test_set, f"published-{solver}", published(test_set, solver)))
-    return sorted(
-        rows, key=lambda row: (variant_rank(row["variant"]), row["num_customers"], method_rank(row["method"]))
-    )
+        rows += [
+            gap_row(results, test_set, solver, results.solved(solver, test_set))
+            for test_set in shown.intersection(solved[solver])
+        ]
+        rows += [
+            gap_row(results, test_set, PUBLISHED + solver, published(test_set, solver))
+            for test_set in shown
+            if test_set.num_customers in PUBLISHED_SIZES and results.against != "pyvrp"
+        ]
+    labels = results.labels
+    rows.sort(key=lambda row: (variant_rank(row["variant"]), row["num_customers"], method_rank(row["method"], labels)))
+    return pd.DataFrame(rows)
 
 
-def _gap_row(results: Results, test_set: InstanceSet, method: str, costs: Costs) -> Row:
-    reference = results.reference(test_set)
-    try:
-        summary = _summary(costs, reference)
-    except DataError as error:
-        raise DataError(f"{method} on {test_set.variant} with {test_set.num_customers} customers: {error}") from error
-    return {
-        "variant": test_set.variant,
-        "num_customers": test_set.num_customers,
-        "method": method,
-        "objective": summary.objective,
-        "gap_percent": summary.gap_percent,
-        "gap_of_means_percent": summary.gap_of_means_percent,
-        "seconds": costs.seconds,
-        "instances": summary.instances,
-        "left_out": summary.left_out,
-        "reference": reference.name if reference else None,
-        "scale": results.scale,
-    }
-
-
-def _summary(costs: Costs, reference: Reference | None) -> GapSummary:
+def _summary(costs: pd.Series, reference: Reference | None) -> GapSummary:
     """Gap to the reference of each instance; without any reference the objective alone.
 
     Raises:
         DataError: If the costs cannot be those of the published instances that they are compared on.
     """
-    if reference is not None:
-        instances = sorted(costs.by_instance)
-        found = [costs.by_instance[instance] for instance in instances]
-        against = [reference.by_instance.get(instance) for instance in instances]
-        if reference.is_published and (instance_gaps_percent(found, against) < IMPOSSIBLE_GAP_PERCENT).any():
-            raise DataError(
-                "costs far below the published ones; evaluate the published test set, datasets.test_seed 1234"
-            )
-        return summarise_gaps(found, against)
-    solved = [cost for _, cost in sorted(costs.by_instance.items()) if cost is not None]
-    left_out = len(costs.by_instance) - len(solved)
-    return GapSummary(fmean(solved) if solved else None, None, None, len(solved), left_out)
+    if reference is None:
+        solved = costs.dropna()
+        return GapSummary(complete_mean(solved), None, None, len(solved), len(costs) - len(solved))
+    found, against = costs.to_numpy(), reference.costs.reindex(costs.index).to_numpy()
+    if reference.is_published and (instance_gaps_percent(found, against) < IMPOSSIBLE_GAP_PERCENT).any():
+        raise DataError("costs far below the published ones; evaluate the published test set, datasets.test_seed 1234")
+    return summarise_gaps(found, against)
+
+
+def _averages(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row a size and method: the mean gap over the variants of the size, for methods that have them all."""
+    rows = []
+    for size, here in frame.groupby("num_customers"):
+        means = average_over(here, "variant", here["variant"].unique(), ["method"], "gap_percent").reset_index()
+        references = means["method"].where(means["method"].isin(here["reference"]))
+        rows.append(means.assign(variant=AVERAGE, num_customers=size, reference=references))
+    return pd.concat(rows)
+
+
+def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
+    """Cells of a test set's objectives and gaps, the best trained policy emphasised, the reference itself a star."""
+    among = ("variant", "num_customers")
+    long = long.assign(competes=~long["method"].map(is_external))
+    gaps = written(long, "Gap", "gap_percent", number(f"{{:.{digits}f}}%"), among)
+    gaps["text"] = gaps["text"].mask((long["method"] == long["reference"]).fillna(value=False).astype(bool), "*")
+    return [written(long, "Obj.", "objective", number(f"{{:.{digits}f}}"), among), gaps]
+
+
+def _facts(frame: pd.DataFrame) -> str:
+    references = sorted(frame["reference"].dropna().unique())
+    against = " or ".join(_REFERENCES[name] for name in references) or "no reference"
+    return f"Gaps are against {against} (*); averages are plain means over variants. Scale {frame['scale'].iloc[0]}."
+
+
+def _counts(frame: pd.DataFrame) -> str:
+    return f"{span(frame['instances'])} instances each"

@@ -1,13 +1,12 @@
-"""The paper's printed tables, shipped as CSV, with its row orders and the names behind its method labels."""
+"""The paper's printed tables, shipped as CSV, and its row orders."""
 
-import csv
 import re
 from functools import lru_cache
-from importlib.resources import files
+from importlib.resources import as_file, files
 
-from polarvrp.catalog.experiments import EXPERIMENTS
-from polarvrp.catalog.methods import METHODS as RECORDS
-from polarvrp.catalog.methods import PUBLISHED
+import pandas as pd
+from pyarrow.csv import ConvertOptions, read_csv
+
 from polarvrp.errors import ConfigError
 
 PAPER_SCALE = "paper"
@@ -30,13 +29,6 @@ _MULTI_DEPOT = (
 ZERO_SHOT_ORDER = (*_MIXED, *(f"MD{name}" for name in (*_MULTI_DEPOT, *_MIXED)))
 """The 32 unseen variants in the row order of the paper's zero-shot table."""
 
-METHODS = {record.label: stem for stem, record in RECORDS.items() if not stem.startswith(PUBLISHED)}
-"""The paper's label of each of the nine compared methods, in its order, and the stem of ours: a solver's name, or a
-run's name without size and seed."""
-
-TRAINING_COST_METHODS = {record.label: record.stem for record in EXPERIMENTS["training_cost"].methods}
-"""Label of each row of the paper's table of training cost, in its order, and the stem of ours."""
-
 SET_X_GROUPS = {"average n<251": (0, 250), "average 251<=n<=500": (251, 500), "average n>=501": (501, 1001)}
 """Size groups that the paper averages over, as bounds of the number in an instance's name (it counts the depot)."""
 
@@ -45,12 +37,9 @@ PAPER_TABLES = (
     *("task_experts", "preference_margins", "expert_contributions", "training_cost"),
 )
 
-PaperRow = dict[str, str | float | None]
 
-
-@lru_cache(maxsize=len(PAPER_TABLES))
-def read_paper(name: str) -> tuple[PaperRow, ...]:
-    """Rows of one of the paper's tables, numbers as floats, cells printed as ``*`` as None.
+def read_paper(name: str) -> pd.DataFrame:
+    """One of the paper's tables, a row a printed row; cells printed as ``*`` are missing.
 
     Args:
         name: One of ``PAPER_TABLES``.
@@ -60,10 +49,14 @@ def read_paper(name: str) -> tuple[PaperRow, ...]:
     """
     if name not in PAPER_TABLES:
         raise ConfigError(f"the paper has no table {name!r}; there are {', '.join(PAPER_TABLES)}")
-    text = (files("polarvrp") / "data" / "paper_tables" / f"{name}.csv").read_text(encoding="utf-8")
-    return tuple(
-        {key: _value(cell) for key, cell in row.items()} for row in csv.DictReader(text.splitlines(), strict=True)
-    )
+    return _read(name).copy()
+
+
+@lru_cache(maxsize=len(PAPER_TABLES))
+def _read(name: str) -> pd.DataFrame:
+    with as_file(files("polarvrp") / "data" / "paper_tables" / f"{name}.csv") as path:
+        frame: pd.DataFrame = read_csv(path, convert_options=ConvertOptions(null_values=["", "*"])).to_pandas()
+    return frame
 
 
 def set_x_group(instance: str) -> str:
@@ -77,12 +70,3 @@ def set_x_group(instance: str) -> str:
         raise ConfigError(f"Set-X instances are named like X-n101-k25, got {instance!r}")
     number = int(match[1])
     return next(name for name, (low, high) in SET_X_GROUPS.items() if low <= number <= high)
-
-
-def _value(cell: str) -> str | float | None:
-    if not cell:
-        return None
-    try:
-        return float(cell)
-    except ValueError:
-        return cell

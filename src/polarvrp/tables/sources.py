@@ -1,23 +1,28 @@
-"""Where a study's numbers lie and how they are read: references, evaluations, Set-X costs and training histories."""
+"""Where a study's numbers lie and how they are read: references, evaluations, Set-X costs, histories and tables."""
 
 import json
 import logging
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
+from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import PROVENANCE
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.solutions import read_solutions
+from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec, parse_run
+from polarvrp.tables.frames import SCALE, column_types, typed
+from polarvrp.tables.labels import LABELS, catalog_labels
 from polarvrp.tables.paper import PAPER_SCALE
 
 REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
@@ -39,23 +44,6 @@ class InstanceSet:
     variant: str
     num_customers: int
 
-    @property
-    def file_name(self) -> str:
-        return f"{self.variant}-n{self.num_customers}.parquet"
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What one method reached on one test set.
-
-    Attributes:
-        by_instance: Exact cost of each instance, None where nothing was found; keys are positions in the set.
-        seconds: Summed over the whole set, None where it was not measured.
-    """
-
-    by_instance: Mapping[int, float | None]
-    seconds: float | None
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -63,15 +51,15 @@ class Reference:
 
     Attributes:
         name: One of ``REFERENCES``.
-        by_instance: Its costs.
+        costs: Its cost of each instance, float64, indexed by instance.
     """
 
     name: str
-    by_instance: Mapping[int, float | None]
+    costs: pd.Series
 
     @property
     def is_published(self) -> bool:
-        return self.name.startswith("published-")
+        return self.name.startswith(PUBLISHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +68,28 @@ class Results:
 
     Attributes:
         root: Folder ``results``.
-        scale: Scale of the study; ``paper`` has sizes 50 and 100 only, and the published solutions for reference.
+        scale: Scale of the study; ``paper`` has the published sizes only.
         only: Runs to look at, None for all that have the results in question.
-        against: One of ``REFERENCES`` for gaps, None for the scale's own.
+        against: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
+        own_labels: Label of each method that the study compares beside those of the catalog, by its stem.
     """
 
     root: Path
     scale: str
     only: tuple[str, ...] | None = None
     against: str | None = None
+    own_labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        """Paths below the root."""
+        return Layout(self.root)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label of each compared method by its stem, in the order of the printed tables; no label stands twice."""
+        own = set(self.own_labels.values())
+        return {stem: label for stem, label in catalog_labels().items() if label not in own} | dict(self.own_labels)
 
     def has_size(self, num_customers: int) -> bool:
         """Whether the study has this size; files of another scale may lie in the same folder."""
@@ -96,15 +97,15 @@ class Results:
 
     def evaluated_runs(self) -> list[RunSpec]:
         """Runs with evaluations of test sets."""
-        return self._runs("evaluations/test", "{run}", "evaluate")
+        return self._runs(lambda run: self.layout.evaluation(run, "*", "*").parent, "evaluate")
 
     def set_x_runs(self) -> list[RunSpec]:
         """Runs with costs on Set-X."""
-        return self._runs("set_x", "{run}.parquet", "set_x")
+        return self._runs(self.layout.set_x, "set_x")
 
     def trained_runs(self) -> list[RunSpec]:
         """Runs with a finished training."""
-        return self._runs("models", "{run}/metadata.json", "train")
+        return self._runs(self.layout.metadata, "train")
 
     def evaluated_sets(self, run: RunSpec, variants: Iterable[str]) -> list[InstanceSet]:
         """Test sets of the run's own size, of these variants, that it was evaluated on."""
@@ -113,46 +114,46 @@ class Results:
 
     def solved_sets(self, solver: str, variants: Iterable[str]) -> list[InstanceSet]:
         """Test sets of these variants that a solver was run on."""
-        folder = self.root / "references" / TEST / solver
-        names = [path.stem.rpartition("-n") for path in folder.glob("*-n*.parquet")]
+        pattern = self.layout.reference(TEST, solver, "*", "*")
+        names = [path.stem.rpartition("-n") for path in pattern.parent.glob(pattern.name)]
         sizes = sorted({int(size) for _, _, size in names if size.isdecimal() and self.has_size(int(size))})
         sets = [InstanceSet(variant, size) for variant in variants for size in sizes]
-        return [test_set for test_set in sets if (folder / test_set.file_name).is_file()]
+        return [test_set for test_set in sets if self._solutions(solver, test_set).is_file()]
 
-    def evaluation(self, run: RunSpec, test_set: InstanceSet) -> Costs:
-        """Costs of a run on one test set."""
+    def evaluation(self, run: RunSpec, test_set: InstanceSet) -> pd.DataFrame:
+        """Costs and seconds of a run on one test set, as ``read_costs``."""
         return read_costs(self._evaluation(run, test_set))
 
-    def solved(self, solver: str, test_set: InstanceSet) -> Costs:
-        """Costs of a solver on one test set."""
-        return read_costs(self.root / "references" / TEST / solver / test_set.file_name)
+    def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
+        """Costs and seconds of a solver on one test set, as ``read_costs``."""
+        return read_costs(self._solutions(solver, test_set))
 
     def reference(self, test_set: InstanceSet) -> Reference | None:
         """What gaps on a test set are measured against.
 
-        By default the published solutions at scale ``paper``, else our PyVRP where it was run.
+        By default the published solutions at their sizes, else our PyVRP where it was run.
 
         Raises:
             MissingResultsError: If a reference was asked for that this set does not have.
         """
-        name = self.against or ("published-pyvrp" if self.scale == PAPER_SCALE else "pyvrp")
+        name = self.against or ("published-pyvrp" if test_set.num_customers in PUBLISHED_SIZES else "pyvrp")
         if name == "published-pyvrp":
-            return Reference(name, published(test_set, "pyvrp").by_instance)
-        path = self.root / "references" / TEST / name / test_set.file_name
+            return Reference(name, published(test_set, "pyvrp")["cost"])
+        path = self._solutions(name, test_set)
         if path.is_file():
-            return Reference(name, read_costs(path).by_instance)
+            return Reference(name, read_costs(path)["cost"])
         if self.against is None:
             return None
         how = "--best-of" if name == "best_known" else f"--solver {name}"
         raise MissingResultsError(f"{path} does not exist; make it with `polarvrp reference INSTANCES.npz {how} ...`")
 
-    def history(self, run: RunSpec) -> list[dict[str, Any]]:
-        """Rows of a run's training history, one an epoch."""
-        return read_rows(self.root / "models" / run.name / "history.parquet", ("epoch", "seconds"))
+    def history(self, run: RunSpec) -> pd.DataFrame:
+        """A run's training history, a row an epoch."""
+        return read_frame(self.layout.history(run.name), ("epoch", "seconds"))
 
     def metadata(self, run: RunSpec) -> dict[str, Any]:
         """What a run's training recorded about itself."""
-        return _read_json(self._metadata(run))
+        return _read_json(self.layout.metadata(run.name))
 
     def specified(self, run: RunSpec, section: str, key: str) -> Any:
         """A value of the specification that a run was trained by.
@@ -162,80 +163,111 @@ class Results:
         """
         spec = self.metadata(run).get("spec")
         if not isinstance(spec, dict) or key not in spec.get(section, {}):
-            raise DataError(f"{self._metadata(run)} has no spec.{section}.{key}; train the run again")
+            path = self.layout.metadata(run.name)
+            raise DataError(f"{path} has no spec.{section}.{key}; train the run again")
         return spec[section][key]
 
     def recorded(self, run: RunSpec, key: str) -> Any:
         """One entry of a run's metadata, None where the training is not at hand or did not record it."""
-        return self.metadata(run).get(key) if self._metadata(run).is_file() else None
+        return self.metadata(run).get(key) if self.layout.metadata(run.name).is_file() else None
 
-    def set_x(self, run: RunSpec) -> list[dict[str, Any]]:
-        """A run's rows on Set-X, one an instance."""
-        return read_rows(self.root / "set_x" / f"{run.name}.parquet", ("instance", "best_known", "cost"))
+    def set_x(self, run: RunSpec) -> pd.DataFrame:
+        """A run's costs on Set-X, a row an instance."""
+        return read_frame(self.layout.set_x(run.name), ("instance", "best_known", "cost"))
 
-    def _metadata(self, run: RunSpec) -> Path:
-        return self.root / "models" / run.name / "metadata.json"
+    def table(self, name: str) -> pd.DataFrame:
+        """A long table that was built at this scale, with the types of its record and the labels it was built with.
+
+        Raises:
+            MissingResultsError: If it was not built at this scale.
+            DataError: If it is unusable.
+        """
+        path, record = self.layout.table(name), EXPERIMENTS.get(name)
+        if not path.is_file():
+            raise MissingResultsError(f"{path} does not exist; make it with: polarvrp tables {name}")
+        stored = _read_table(path, (SCALE,) if record is None else column_types(record))
+        frame = stored.to_pandas() if record is None else typed(stored.to_pandas(), record)
+        if self.scale not in set(frame[SCALE]):
+            got = "none" if frame.empty else frame[SCALE].iloc[0]
+            raise MissingResultsError(
+                f"{path} is of scale {got}, not {self.scale}; make it with: polarvrp tables {name}"
+            )
+        provenance = json.loads((stored.schema.metadata or {}).get(PROVENANCE, b"{}"))
+        frame.attrs[LABELS] = dict(provenance.get(LABELS, ()))
+        return frame
 
     def _evaluation(self, run: RunSpec, test_set: InstanceSet) -> Path:
-        return self.root / "evaluations" / TEST / run.name / test_set.file_name
+        return self.layout.evaluation(run.name, test_set.variant, test_set.num_customers)
 
-    def _runs(self, folder: str, pattern: str, target: str) -> list[RunSpec]:
-        """Runs whose file ``folder/pattern`` exists; all of ``only`` must."""
-        base = self.root / folder
+    def _solutions(self, solver: str, test_set: InstanceSet) -> Path:
+        return self.layout.reference(TEST, solver, test_set.variant, test_set.num_customers)
+
+    def _runs(self, path_of: Callable[[str], Path], target: str) -> list[RunSpec]:
+        """Runs that have the file or folder in question; all of ``only`` must."""
         if self.only is None:
-            runs = _named_runs(base, [path.relative_to(base).parts[0] for path in base.glob(pattern.format(run="*"))])
+            runs = _named_runs(self.root, path_of("*"))
         else:
             runs = [parse_run(name) for name in self.only]
-            for run in runs:
-                path = base / pattern.format(run=run.name)
+            for path in (path_of(run.name) for run in runs):
                 if not path.exists():
                     raise MissingResultsError(f"{path} does not exist; make it with: snakemake --cores all {target}")
         return sorted((run for run in runs if self.has_size(run.num_customers)), key=lambda run: run.name)
 
 
-def _named_runs(base: Path, names: Iterable[str]) -> list[RunSpec]:
-    """Runs of the entries of a folder; an entry that names none is reported and left out."""
+def _named_runs(root: Path, pattern: Path) -> list[RunSpec]:
+    """Runs of the paths below ``root`` that match; one that is named after no run is reported and left out."""
+    wanted = pattern.relative_to(root)
+    position = next(place for place, part in enumerate(wanted.parts) if "*" in part)
     runs = []
-    for name in names:
+    for path in root.glob(str(wanted)):
+        name = path.relative_to(root).parts[position]
         if name.startswith("."):
             continue
         try:
             runs.append(parse_run(name.removesuffix(".parquet")))
         except ConfigError as error:
-            _LOGGER.warning("%s is left out: %s", base / name, error)
+            folder = root.joinpath(*wanted.parts[:position])
+            _LOGGER.warning("%s is left out: %s", folder / name, error)
     return runs
 
 
 @lru_cache(maxsize=len(VARIANTS) * len(PUBLISHED_SIZES) * len(SOLVERS))
-def published(test_set: InstanceSet, solver: str) -> Costs:
+def published(test_set: InstanceSet, solver: str) -> pd.DataFrame:
     """Published costs of a solver on one test set of 50 or 100 customers; their seconds were not published."""
     costs = published_costs(test_set.variant, test_set.num_customers, solver)
-    return Costs(dict(enumerate(costs.tolist())), None)
+    return pd.DataFrame({"cost": costs, "seconds": float("nan")}).rename_axis("instance")
 
 
-def read_costs(path: Path) -> Costs:
+def read_costs(path: Path) -> pd.DataFrame:
     """Costs and seconds in a file of solutions.
+
+    Returns:
+        Columns ``cost`` and ``seconds``, float64, missing where nothing was found or measured; indexed by instance, the
+        position in the set, ascending.
 
     Raises:
         DataError: If the file is unusable or names an instance twice.
     """
-    table = read_solutions(path)
-    instances, costs, seconds = (table[name].to_pylist() for name in ("instance", "cost", "seconds"))
-    by_instance = dict(zip(instances, costs, strict=True))
-    if len(by_instance) != len(instances):
+    frame: pd.DataFrame = read_solutions(path).select(["instance", "cost", "seconds"]).to_pandas()
+    frame = frame.set_index("instance")
+    if not frame.index.is_unique:
         raise DataError(
-            f"{path} has {len(instances)} rows for {len(by_instance)} instances; delete it and make it again"
+            f"{path} has {len(frame)} rows for {frame.index.nunique()} instances; delete it and make it again"
         )
-    measured = [value for value in seconds if value is not None]
-    return Costs(by_instance, math.fsum(measured) if len(measured) == len(seconds) else None)
+    return frame.astype("float64").sort_index()
 
 
-def read_rows(path: Path, needed: Iterable[str]) -> list[dict[str, Any]]:
-    """Rows of a Parquet file that must have certain columns.
+def read_frame(path: Path, needed: Iterable[str]) -> pd.DataFrame:
+    """A Parquet file that must have certain columns; numbers that are missing are NaN.
 
     Raises:
         DataError: If the file is missing, truncated, or lacks a column.
     """
+    frame: pd.DataFrame = _read_table(path, needed).to_pandas()
+    return frame
+
+
+def _read_table(path: Path, needed: Iterable[str]) -> pa.Table:
     if not path.is_file():
         raise MissingResultsError(f"{path} does not exist; run the command that makes it")
     try:
@@ -245,8 +277,7 @@ def read_rows(path: Path, needed: Iterable[str]) -> list[dict[str, Any]]:
     lacking = [name for name in needed if name not in table.column_names]
     if lacking:
         raise DataError(f"{path} lacks the columns {', '.join(lacking)}; delete it and make it again")
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return table
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,24 +1,32 @@
 """Printed tables: pivot, order, averages, emphasis, and the line that no demonstration lacks."""
 
+import re
+
+import pandas as pd
 import pytest
 
-from polarvrp.tables.formats import best_in_bold, duration, method_label, minus
-from polarvrp.tables.registry import TABLES
-from polarvrp.tables.sheets import Cell, Column, Sheet, latex_text, to_latex, to_markdown
+from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.tables.build import build_table, build_tables, print_experiment
+from polarvrp.tables.formats import duration, minus, number
+from polarvrp.tables.labels import catalog_labels, method_label
+from polarvrp.tables.printing import PrintedTable, latex_text, to_html, to_latex, to_markdown, written
 from polarvrp.tables.sources import Results
 
 OURS = "polarnet-ple-polar"
 WARNING = "Nothing here is a result."
 
 
+def tables(results, name):
+    return print_experiment(build_table(results, EXPERIMENTS[name]), EXPERIMENTS[name])
+
+
 def printed(results, name):
-    kind = TABLES[name]
-    return to_markdown(kind.render(kind.build(results)))
+    return to_markdown(tables(results, name))
 
 
 def rows_of(markdown):
     """Cells of each row, heads first, without the row of alignments."""
-    lines = [line for line in markdown.splitlines() if line.startswith("|") and "---" not in line]
+    lines = [line for line in markdown.splitlines() if line.startswith("|") and "--" not in line]
     return [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines]
 
 
@@ -59,7 +67,8 @@ def test_main_table_has_the_papers_shape(quick):
 def test_captions_state_scale_reference_and_instances(quick):
     text = printed(quick, "in_distribution")
     assert "Scale quick." in text
-    assert r"mean over instances of 100·(cost − reference)/reference, against our PyVRP costs (\*)" in text
+    assert "mean over instances of 100 · (cost − reference) / reference" in text
+    assert r"Gaps are against our PyVRP costs (\*)" in text
     assert "1 to 2 instances each" in text
 
 
@@ -69,9 +78,8 @@ def test_every_demonstration_says_that_it_is_no_result(folder, quick):
         folder.train(run)
     folder.solve_set_x(f"{OURS}-n10-s0", {"X-n101-k25": (27591, 28810, 28823)})
     for name in ("in_distribution", "set_x", "training_paradigms", "encoder_settings", "task_experts", "training_cost"):
-        kind = TABLES[name]
-        sheets = kind.render(kind.build(quick))
-        assert WARNING in to_markdown(sheets) and WARNING in to_latex(sheets)
+        shown = tables(quick, name)
+        assert WARNING in to_markdown(shown) and WARNING in to_latex(shown)
 
 
 def test_results_at_the_papers_scale_carry_no_warning(folder):
@@ -133,14 +141,23 @@ def test_sweep_prints_epoch_times_as_the_paper_does(folder):
 def test_training_cost_uses_the_papers_labels(folder):
     folder.train("polarnet-shared-rl-n10-s2", epoch_seconds=(900.0, 900.0), memory=(1.0, 12.52), parameters=1_841_576)
     assert rows_of(printed(Results(folder.root, "quick"), "training_cost"))[1:] == [
-        ["Shared, seed 2", "10", "1,841,576", "15m 00s", "30m 00s", "12.52 GB"]
+        ["10", "Shared, seed 2", "1,841,576", "15m 00s", "30m 00s", "12.52 GB"]
     ]
 
 
-def test_bold_goes_to_all_that_print_like_the_best():
-    cells = best_in_bold([1.2341, 1.2339, 0.5, None, 2.0], "{:.3f}", [True, True, False, True, True])
-    assert [cell.bold for cell in cells] == [True, True, False, False, False]
-    assert [cell.text for cell in cells] == ["1.234", "1.234", "0.500", "–", "2.000"]
+def test_emphasis_goes_to_all_that_print_like_the_best():
+    frame = pd.DataFrame({"set": ["a"] * 5, "gap": [1.2341, 1.2339, 0.5, None, 2.0]})
+    competing = frame.assign(competes=[True, True, False, True, True])
+    cells = written(competing, "Gap", "gap", number("{:.3f}"), ("set",))
+    assert cells["best"].tolist() == [True, True, False, False, False]
+    assert cells["text"].tolist() == ["1.234", "1.234", "0.500", "–", "2.000"]
+    assert written(frame, "Gap", "gap", number("{:.3f}"), ("set",))["best"].tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,26 +177,102 @@ def test_durations(seconds, text):
 
 
 def test_labels_name_seeds_and_leave_other_runs_alone():
-    assert method_label(f"{OURS}-s0") == "Ours"
-    assert method_label(f"{OURS}-s3") == "Ours, seed 3"
-    assert method_label("published-pyvrp") == "PyVRP (published)"
-    assert method_label("polarnet-ple-polar-kappa2-s0") == "polarnet-ple-polar-kappa2-s0"
+    labels = catalog_labels()
+    assert method_label(f"{OURS}-s0", labels) == "Ours"
+    assert method_label(f"{OURS}-s3", labels) == "Ours, seed 3"
+    assert method_label("published-pyvrp", labels) == "PyVRP (published)"
+    assert method_label("polarnet-ple-polar-kappa2-s0", labels) == "polarnet-ple-polar-kappa2-s0"
 
 
 def test_zero_has_no_sign():
     assert (minus("-0.000%"), minus("-0.012%"), minus("0.000%")) == ("0.000%", "−0.012%", "0.000%")
 
 
+def table(rows, columns=(("", "Variant"), ("n=10", "Obj."), ("n=10", "Gap")), **attributes):
+    """A printed table whose cells are emphasised where they begin with an exclamation mark."""
+    text = pd.DataFrame(rows, columns=pd.MultiIndex.from_tuples(columns))
+    best = text.map(lambda cell: cell.startswith("!"))
+    return PrintedTable("Gap of a_b in %", text.map(lambda cell: cell.removeprefix("!")), best, **attributes)
+
+
+def latex_rows(text):
+    """Cells of each line of the bodies of all ``tabular`` environments, heads included; checks that all rows fit."""
+    rows = []
+    for columns, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL):
+        lines = [line.removesuffix(r"\\").strip() for line in body.splitlines() if line.endswith(r"\\")]
+        for line in lines:
+            cells = re.split(r"(?<!\\)&", line)
+            spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", cell) for cell in cells]
+            assert sum(int(span[1]) if span else 1 for span in spans) == len(columns), line
+            rows.append([cell.strip() for cell in cells])
+    return rows
+
+
+def well_formed(text):
+    """Whether braces and environments are closed in order, outside of comments and escapes."""
+    text = re.sub(r"\\[\\{}%]", "", re.sub(r"(?m)^%.*$", "", text))
+    depth, open_environments = 0, []
+    for token in re.findall(r"\\(?:begin|end)\{\w+\}|[{}]", text):
+        if token in "{}":
+            depth += 1 if token == "{" else -1
+        elif token.startswith(r"\begin"):
+            open_environments.append(token[6:])
+        elif not open_environments or open_environments.pop() != token[4:]:
+            return False
+        if depth < 0:
+            return False
+    return depth == 0 and not open_environments
+
+
 def test_latex_groups_heads_and_escapes():
-    sheet = Sheet(
-        "Gap of a_b in %",
-        [Column("Variant", numeric=False), Column("Obj.", "n=10"), Column("Gap", "n=10")],
-        [[[Cell("CVRP"), Cell("10.0", bold=True), Cell("2%")]], [[Cell("Average"), Cell(), Cell("*")]]],
+    text = to_latex([table([["CVRP", "!10.0", "2%"], ["Average", "–", "*"]], summary=1)])
+    assert r"\caption{Gap of a\_b in \%}" in text
+    assert " & \\multicolumn{2}{c}{n=10} \\\\\n\\cmidrule(lr){2-3}\n" in text
+    assert (
+        "CVRP & \\cellcolor[gray]{0.85} \\textbf{10.0} & 2\\% \\\\\n\\midrule\nAverage & -- & * \\\\\n\\bottomrule"
+        in text
     )
-    text = to_latex([sheet])
-    assert r"\caption{Gap of a\_b in \%}\\" in text
-    assert r"\multicolumn{1}{c}{} & \multicolumn{2}{c}{n=10} \\" in text
-    assert r"\cmidrule(lr){2-3}" in text
-    assert "CVRP & \\textbf{10.0} & 2\\% \\\\\n\\midrule\nAverage & -- & * \\\\\n\\end{longtable}" in text
-    assert text.count("{") == text.count("}") and text.count(r"\begin") == text.count(r"\end{")
+    assert well_formed(text)
     assert latex_text("α ≤ 1−x_<1>") == r"$\alpha$ $\le$ 1$-$x\_\textless{}1\textgreater{}"
+
+
+def test_a_latex_table_too_long_for_a_page_goes_on_in_another():
+    blocks = [[f"V{block}", f"M{row}", "1.0"] for block in range(10) for row in range(12)]
+    columns = (("", "Variant"), ("", "Method"), ("n=10", "Obj."))
+    text = to_latex([table(blocks, columns, heads=2)])
+    parts = text.split(r"\begin{table}")[1:]
+    assert len(parts) == 3 and all(part.count("max width=") == 1 for part in parts)
+    assert [part.count(r"\addtocounter{table}{-1}\caption{Continued.}") for part in parts] == [0, 1, 1]
+    bodies = [[row for row in latex_rows(part) if row[-1] == "1.0"] for part in parts]
+    assert [len(body) for body in bodies] == [48, 48, 24]  # whole blocks
+    assert [body[0][0] for body in bodies] == ["V0", "V4", "V8"] and bodies[0][1][0] == ""
+    assert well_formed(text)
+
+
+def test_a_latex_table_too_wide_for_a_page_goes_on_in_another_between_groups():
+    columns = (("", "Variant"), *((f"M{method}", label) for method in range(15) for label in ("Obj.", "Gap")))
+    text = to_latex([table([["CVRP", *("1" for _ in range(30))]], columns)])
+    heads = [row for row in latex_rows(text) if row[0] == "Variant"]
+    assert [len(row) for row in heads] == [17, 15]
+    assert all(row[1::2] == ["Obj."] * (len(row) // 2) for row in heads)
+
+
+@pytest.mark.parametrize("name", ["in_distribution", "training_cost", "encoder_settings", "paper_comparison"])
+def test_latex_of_every_form_is_well_formed(folder, quick, name):
+    for run in (f"{OURS}-n10-s0", f"{OURS}-n10-s1"):
+        folder.evaluate(run, 3.0)
+        folder.train(run)
+    build_tables(quick)
+    text = to_latex(tables(quick, name))
+    assert well_formed(text) and len(latex_rows(text)) >= 3
+
+
+def test_html_marks_the_best_ours_and_averages_and_escapes():
+    rows = [["CVRP", "CaDA", "!1"], ["CVRP", "Ours", "<2>"], ["Average", "Ours", "3"]]
+    columns = (("", "Variant"), ("", "Method"), ("n=10", "Obj."))
+    page = to_html(table(rows, columns, heads=2, summary=1), "mine")
+    cells = dict(reversed(cell) for cell in re.findall(r'<td class="data ([^"]*?)\s*" >(.*?)</td>', page))
+    classes = {text: set(names.split()[2:]) for text, names in cells.items()}
+    assert classes["1"] == {"best"} and classes["&lt;2&gt;"] == {"ours"}
+    assert classes["3"] == {"ours", "summary", "block"} and classes["CaDA"] == {"head"}
+    assert '<table id="T_mine" class="printed heads-2">' in page

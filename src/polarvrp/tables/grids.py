@@ -1,0 +1,104 @@
+"""Long tables of the grids: the gap of each backbone along one axis, the training paradigm or the encoder."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones
+from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.experiments import Experiment, Grid
+from polarvrp.catalog.paradigms import PARADIGMS
+from polarvrp.study.experiments import own_encoder
+from polarvrp.study.runs import RunSpec
+from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
+from polarvrp.tables.formats import count, number, scale_warning
+from polarvrp.tables.labels import AVERAGE, variant_rank
+from polarvrp.tables.means import average_over
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.sources import Results
+
+
+def grid_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
+    """Gap on each training variant of the grid's backbones at each value of its axis, mean over the seeds."""
+    grid = grid_of(experiment)
+    cells = {run: {"backbone": run.backbone, grid.axis: getattr(run, grid.axis)} for run in _runs(results, grid)}
+    gaps = cell_gaps(results, cells)
+    ranks = {name: rank for rank, name in enumerate((*grid_backbones(), *axis_labels(grid)))}
+    order = {"backbone": ranks.__getitem__, grid.axis: ranks.__getitem__, "variant": variant_rank}
+    return gaps if gaps.empty else gaps.sort_values(list(order), key=lambda keys: keys.map(order[str(keys.name)]))
+
+
+def encoder_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
+    """The rows of ``grid_rows``, each with the parameters of its network."""
+    gaps = grid_rows(results, experiment)
+    if gaps.empty:
+        return gaps
+    runs = _runs(results, grid_of(experiment))
+    counts = {(run.backbone, run.encoder): results.recorded(run, "parameters") for run in runs}
+    return gaps.assign(parameters=[counts[cell] for cell in zip(gaps["backbone"], gaps["encoder"], strict=True)])
+
+
+def grid_of(experiment: Experiment) -> Grid:
+    """The grid of an experiment that is one."""
+    if experiment.grid is None:
+        raise ValueError(f"experiment {experiment.name} is no grid")
+    return experiment.grid
+
+
+def axis_labels(grid: Grid) -> dict[str, str]:
+    """Label of each value along the axis, in order."""
+    if grid.axis == "encoder":
+        return {name: encoder.label for name, encoder in ENCODERS.items()}
+    return {name: paradigm.label for name, paradigm in PARADIGMS.items()}
+
+
+def render_grid(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """A row a variant, the gap of each backbone at each value of the axis; averages last."""
+    return [_printed(frame, experiment, {})]
+
+
+def render_encoders(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """The table of ``render_grid``, below it the parameters of each network."""
+    return [_printed(frame, experiment, {"Parameters": "parameters"})]
+
+
+def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, str]) -> PrintedTable:
+    """The printed grid; ``counts`` are its last rows, each with the column of whole numbers that it shows."""
+    axis, labels = grid_of(experiment).axis, axis_labels(grid_of(experiment))
+    variants = sorted(frame["variant"].unique(), key=variant_rank)
+    means = average_over(frame, "variant", variants, ["backbone", axis], "gap_percent").reset_index()
+    cells = frame.drop_duplicates(["backbone", axis])
+    present = set(zip(cells["backbone"], cells[axis], strict=True))
+    gaps = pd.concat([frame, means.assign(variant=AVERAGE)], ignore_index=True)
+    rows = [*variants, AVERAGE, *counts]
+    return print_table(
+        [
+            written(gaps, "Gap", "gap_percent", number("{:.3f}%"), ("variant", "backbone")),
+            *(written(cells.assign(variant=row), row, column, count) for row, column in counts.items()),
+        ],
+        ("Variant",),
+        Axis(("variant",), {row: (row,) for row in rows}),
+        Axis(
+            ("backbone", axis),
+            {
+                (backbone, value): (BACKBONES[backbone].label, label)
+                for backbone in grid_backbones()
+                for value, label in labels.items()
+                if (backbone, value) in present
+            },
+        ),
+        f"{experiment.title}, n={frame['num_customers'].iloc[0]}. {experiment.caption} Averages are plain means over "
+        f"variants. Scale {frame['scale'].iloc[0]}.",
+        summary=len(rows) - len(variants),
+        warning=scale_warning(frame["scale"].iloc[0]),
+    )
+
+
+def _runs(results: Results, grid: Grid) -> list[RunSpec]:
+    """Runs of the grid at the smaller size, every other setting at its default."""
+
+    def in_grid(run: RunSpec) -> bool:
+        held = run.encoder == own_encoder(run.backbone) if grid.paradigm is None else run.paradigm == grid.paradigm
+        return held and at_defaults(run) and run.backbone in grid_backbones()
+
+    return smallest_size(run for run in results.evaluated_runs() if in_grid(run))

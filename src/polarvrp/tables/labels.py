@@ -1,0 +1,74 @@
+"""Methods, variants and instances as printed tables name and order them."""
+
+import re
+from collections.abc import Mapping
+
+import pandas as pd
+
+from polarvrp.catalog.methods import METHODS, PUBLISHED, SOLVERS
+from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
+
+_VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER, *ZERO_SHOT_ORDER))}
+
+OURS = "Ours"
+"""The paper's label of its own method and network."""
+
+AVERAGE = "Average"
+"""Name of the rows that average over variants."""
+
+LABELS = "labels"
+"""Attribute of a table's frame: label of each compared method by its stem, in order."""
+
+
+def stem_of(method: str) -> str:
+    """A method's name without its seed."""
+    return re.sub(r"-s\d+$", "", method)
+
+
+def seed_of(method: str) -> int:
+    """Seed in a method's name, 0 for a solver."""
+    match = re.search(r"-s(\d+)$", method)
+    return int(match[1]) if match else 0
+
+
+def is_external(method: str) -> bool:
+    """Whether a method is no trained run: a solver, a published reference, or another source of the catalog."""
+    record = METHODS.get(method)
+    return method.removeprefix(PUBLISHED) in SOLVERS if record is None else record.source is not None
+
+
+def catalog_labels() -> dict[str, str]:
+    """Label of each method of the catalog by its stem, in the order of the printed tables."""
+    return {stem: record.label for stem, record in METHODS.items()}
+
+
+def labels_of(frame: pd.DataFrame) -> dict[str, str]:
+    """Labels that a table's frame carries, else those of the catalog."""
+    labels: dict[str, str] = frame.attrs.get(LABELS) or catalog_labels()
+    return labels
+
+
+def method_label(method: str, labels: Mapping[str, str]) -> str:
+    """Label of a method, with its seed unless that is 0; methods without a label by their own name."""
+    label = labels.get(stem_of(method))
+    if label is None:
+        return method
+    return f"{label}, seed {seed_of(method)}" if seed_of(method) else label
+
+
+def method_rank(method: str, labels: Mapping[str, str]) -> tuple[int, str]:
+    """Sort key: methods with a label in the order of the labels, then the rest by name."""
+    order = list(labels)
+    stem = stem_of(method)
+    return order.index(stem) if stem in labels else len(order), method
+
+
+def variant_rank(variant: str) -> int:
+    """Sort key: the paper's row order."""
+    return _VARIANT_RANKS[variant]
+
+
+def instance_rank(instance: str) -> tuple[int, str]:
+    """Sort key: Set-X by growing number of nodes."""
+    match = re.match(r"X-n(\d+)", instance)
+    return int(match[1]) if match else 0, instance

@@ -1,0 +1,54 @@
+"""Means over seeds, variants and instances that exist only where every member has a number."""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from statistics import fmean
+
+import pandas as pd
+
+from polarvrp.tables.labels import stem_of
+
+
+def complete_mean(values: Iterable[float]) -> float:
+    """Mean of the values, correctly rounded; NaN when there are none, or one is missing."""
+    numbers = list(values)
+    return fmean(numbers) if numbers else math.nan
+
+
+def complete_sum(values: Iterable[float]) -> float:
+    """Sum of the values, correctly rounded; NaN when one is missing."""
+    return math.fsum(values)
+
+
+def average_over(
+    frame: pd.DataFrame, over: str, members: Collection[str], keys: Sequence[str], column: str
+) -> pd.Series:
+    """Plain mean of a column over variants or instances, NaN unless each of them has a number.
+
+    Args:
+        frame: A long table in which a member and ``keys`` occur once together.
+        over: Column of the members.
+        members: What is averaged over.
+        keys: Columns that tell averages apart.
+        column: Column to average.
+
+    Returns:
+        Means indexed by ``keys``, in the order of the frame.
+    """
+    groups = frame[frame[over].isin(members)].groupby(list(keys), sort=False)[column]
+    return groups.agg(complete_mean).where(groups.size() == len(members))
+
+
+def seed_means(frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
+    """Mean over the seeds of each method.
+
+    Args:
+        frame: A long table with column ``method``.
+        keys: Columns that tell cells of one method apart.
+        columns: Columns to average.
+
+    Returns:
+        Means, indexed by ``stem`` (the method without its seed) and ``keys``, in the order of the frame.
+    """
+    stems = frame.astype(dict.fromkeys(columns, "float64")).assign(stem=frame["method"].map(stem_of))
+    return stems.groupby(["stem", *keys], sort=False)[list(columns)].agg(complete_mean)

@@ -1,0 +1,79 @@
+"""Long table of costs on CVRPLIB's Set-X, and how it is printed."""
+
+import pandas as pd
+
+from polarvrp.catalog.experiments import Experiment
+from polarvrp.errors import DataError
+from polarvrp.evaluation.gaps import instance_gaps_percent
+from polarvrp.tables.formats import number, scale_warning
+from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank
+from polarvrp.tables.means import average_over
+from polarvrp.tables.paper import SET_X_GROUPS, set_x_group
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.sources import Results
+
+ALL = "average"
+"""Name of the average over all instances, beside those of ``SET_X_GROUPS``."""
+
+
+def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
+    """Cost and gap of every run on each Set-X instance.
+
+    Raises:
+        DataError: If runs that differ only in size would share a row.
+    """
+    frames: list[pd.DataFrame] = []
+    sizes: dict[str, int] = {}
+    for run in results.set_x_runs():
+        size = sizes.setdefault(run.method, run.num_customers)
+        if size != run.num_customers:
+            raise DataError(
+                f"{run.method} has Set-X costs of its sizes {size} and {run.num_customers}; choose one with --runs"
+            )
+        costs = results.set_x(run).reindex(columns=["instance", "best_known", "cost", "published_cost", "seconds"])
+        frames.append(costs.assign(method=run.method, trained_on=size, runs=run.name))
+    if not frames:
+        return pd.DataFrame()
+    frame = pd.concat(frames, ignore_index=True)
+    for column, cost in (("gap_percent", "cost"), ("published_gap_percent", "published_cost")):
+        frame[column] = instance_gaps_percent(frame[cost].to_numpy(), frame["best_known"].to_numpy())
+    ranks = frame["instance"].map(instance_rank), frame["method"].map(lambda name: method_rank(name, results.labels))
+    order = sorted(frame.index, key=lambda row: (ranks[0][row], ranks[1][row]))
+    return frame.loc[order].reset_index(drop=True)
+
+
+def instance_groups(instances: list[str]) -> dict[str, list[str]]:
+    """Members of each size group of the paper, then of all; groups without any are left out."""
+    groups = {name: [member for member in instances if set_x_group(member) == name] for name in SET_X_GROUPS}
+    return {name: members for name, members in (groups | {ALL: instances}).items() if members}
+
+
+def render_set_x(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """A row an instance, cost and gap of each method; averages of the paper's size groups and of all last."""
+    labels = labels_of(frame)
+    methods = sorted(frame["method"].unique(), key=lambda method: method_rank(method, labels))
+    instances = sorted(frame["instance"].unique(), key=instance_rank)
+    averages = {f"{name.capitalize()} ({len(names)})": names for name, names in instance_groups(instances).items()}
+    means = [
+        average_over(frame, "instance", names, ["method"], "gap_percent").reset_index().assign(instance=row)
+        for row, names in averages.items()
+    ]
+    known = frame.drop_duplicates("instance").assign(method="")
+    columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Cost", "Gap")}
+    return [
+        print_table(
+            [
+                written(known, "Best known", "best_known", number("{:.0f}")),
+                written(frame, "Cost", "cost", number("{:.0f}"), ("instance",)),
+                written(pd.concat([frame, *means]), "Gap", "gap_percent", number("{:.3f}%"), ("instance",)),
+            ],
+            ("Instance",),
+            Axis(("instance",), {row: (row,) for row in (*instances, *averages)}),
+            Axis(("method", "measure"), {("", "Best known"): ("", "Best known"), **columns}),
+            f"{experiment.title} ({len(instances)} instances). {experiment.caption} Gap is 100·(cost − best known)/"
+            f"best known; averages are plain means, their numbers of instances in brackets. "
+            f"Scale {frame['scale'].iloc[0]}.",
+            summary=len(averages),
+            warning=scale_warning(frame["scale"].iloc[0]),
+        )
+    ]

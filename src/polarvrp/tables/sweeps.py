@@ -1,0 +1,87 @@
+"""Long tables of the sweeps: mean gap and epoch times of trainings that differ in one value."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from polarvrp.catalog.experiments import Experiment, Sweep
+from polarvrp.catalog.paradigms import PARADIGMS
+from polarvrp.study.runs import RunSpec
+from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
+from polarvrp.tables.formats import duration, number, scale_warning
+from polarvrp.tables.means import complete_mean
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.sources import Results
+from polarvrp.tables.training_cost import EPOCH_COSTS, epoch_costs
+
+
+def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
+    """Mean gap over the training variants and epoch times for each swept value, mean over the seeds.
+
+    One value alone, which is the default run of another table, makes no sweep and no rows.
+    """
+    sweep = sweep_of(experiment)
+    runs = smallest_size(run for run in results.evaluated_runs() if in_sweep(run, sweep))
+    cells = {run: {sweep.column: _swept_value(results, run, sweep), "paradigm": run.paradigm} for run in runs}
+    gaps, keys = cell_gaps(results, cells), [sweep.column, "paradigm"]
+    if gaps.empty or gaps[sweep.column].nunique() < 2:
+        return pd.DataFrame()
+    means = gaps.groupby(keys).agg(
+        mean_gap_percent=("gap_percent", complete_mean),
+        variants=("variant", "size"),
+        num_customers=("num_customers", "first"),
+        seeds=("seeds", "first"),
+        runs=("runs", "first"),
+    )
+    costs = pd.DataFrame({**cell, **epoch_costs(results.history(run))} for run, cell in cells.items())
+    return means.join(costs.groupby(keys)[list(EPOCH_COSTS)].agg(complete_mean)).reset_index()
+
+
+def sweep_of(experiment: Experiment) -> Sweep:
+    """The sweep of an experiment that is one."""
+    if experiment.sweep is None:
+        raise ValueError(f"experiment {experiment.name} is no sweep")
+    return experiment.sweep
+
+
+def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """A row a swept value, gap and epoch times of each paradigm; the best gap emphasised."""
+    sweep = sweep_of(experiment)
+    (first, *others) = sweep.paradigms
+    long = frame if others else frame.assign(paradigm=first)
+    cells = [
+        written(long, "Mean gap", "mean_gap_percent", number("{:.3f}%"), ("paradigm",)),
+        written(long, "Epoch without LS", "epoch_seconds_without_ls", duration),
+        written(long, "Epoch with LS", "epoch_seconds_with_ls", duration),
+    ]
+    return [
+        print_table(
+            cells,
+            (sweep.symbol,),
+            Axis((sweep.column,), {value: (f"{value:g}",) for value in sorted(frame[sweep.column].unique())}),
+            Axis(
+                ("paradigm", "measure"),
+                {
+                    (paradigm, measure): (PARADIGMS[paradigm].label if others else "", measure)
+                    for paradigm in sweep.paradigms
+                    for measure in ("Mean gap", "Epoch without LS", "Epoch with LS")
+                },
+            ),
+            f"{experiment.title}, n={frame['num_customers'].iloc[0]}. {experiment.caption} Gaps are means over "
+            f"{frame['variants'].iloc[0]} training variants, epoch times over epochs without and with local search. "
+            f"Scale {frame['scale'].iloc[0]}.",
+            warning=scale_warning(frame["scale"].iloc[0]),
+        )
+    ]
+
+
+def in_sweep(run: RunSpec, sweep: Sweep) -> bool:
+    """Whether a run differs from the default one in the swept setting alone, if at all."""
+    trained_alike = (run.backbone, run.encoder) == ("polarnet", sweep.encoder) and run.paradigm in sweep.paradigms
+    return trained_alike and at_defaults(replace(run, **{sweep.setting: None}))  # type: ignore[arg-type]
+
+
+def _swept_value(results: Results, run: RunSpec, sweep: Sweep) -> float:
+    """Value in the run's name, else the study's default, which the training recorded."""
+    named: float | None = getattr(run, sweep.setting)
+    return float(results.specified(run, sweep.section, sweep.setting)) if named is None else float(named)

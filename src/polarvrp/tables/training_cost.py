@@ -1,0 +1,75 @@
+"""Long table of what training costs: parameters, seconds, hours and memory of a few compared methods."""
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from polarvrp.catalog.experiments import Experiment
+from polarvrp.tables.ablations import at_defaults
+from polarvrp.tables.formats import count, duration, number, scale_warning, span
+from polarvrp.tables.labels import method_label, method_rank
+from polarvrp.tables.means import complete_mean, complete_sum
+from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.sources import Results
+
+EPOCH_COSTS = ("epoch_seconds", "epoch_seconds_without_ls", "epoch_seconds_with_ls", "total_hours")
+
+
+def training_cost(results: Results, experiment: Experiment) -> pd.DataFrame:
+    """Parameters, time and memory of each training of the experiment's methods."""
+    labels = _labels(experiment)
+    rows: list[dict[str, Any]] = []
+    for run in results.trained_runs():
+        if not at_defaults(run) or run.stem not in labels:
+            continue
+        history, metadata = results.history(run), results.metadata(run)
+        row = {"method": run.method, "num_customers": run.num_customers, **epoch_costs(history)}
+        row |= {"parameters": metadata.get("parameters"), "device": metadata.get("device"), "epochs": len(history)}
+        memory = history["peak_memory_gb"].max() if "peak_memory_gb" in history else math.nan
+        rows.append(row | {"peak_memory_gb": memory, "runs": run.name})
+    rows.sort(key=lambda row: (row["num_customers"], method_rank(row["method"], labels)))
+    return pd.DataFrame(rows)
+
+
+def epoch_costs(history: pd.DataFrame) -> dict[str, float]:
+    """Mean seconds of an epoch, of one without and of one with refinement, and hours of all: ``EPOCH_COSTS``.
+
+    Args:
+        history: A row an epoch with ``seconds`` and, where local search ran, ``refined_tours`` above 0.
+    """
+    seconds = history["seconds"]
+    refined = history.get("refined_tours", pd.Series(math.nan, index=history.index)) > 0
+    hours = complete_sum(seconds) / 3600 if len(seconds) else math.nan
+    means = (complete_mean(members) for members in (seconds, seconds[~refined], seconds[refined]))
+    return dict(zip(EPOCH_COSTS, (*means, hours), strict=True))
+
+
+def render_training_cost(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
+    """A block a size, a row a training."""
+    labels = _labels(experiment)
+    long = frame.assign(total_seconds=3600 * frame["total_hours"])
+    cells = [
+        written(long, "Parameters", "parameters", count),
+        written(long, "Epoch time", "epoch_seconds", duration),
+        written(long, "Total time", "total_seconds", duration),
+        written(long, "Peak memory", "peak_memory_gb", number("{:.2f} GB")),
+    ]
+    rows = zip(frame["num_customers"], frame["method"], strict=True)
+    devices = ", ".join(sorted(frame["device"].dropna().unique()))
+    return [
+        print_table(
+            cells,
+            ("n", "Method"),
+            Axis(("num_customers", "method"), {row: (str(row[0]), method_label(row[1], labels)) for row in rows}),
+            Axis(("measure",), {cell["measure"].iloc[0]: ("", cell["measure"].iloc[0]) for cell in cells}),
+            f"{experiment.title} over {span(frame['epochs'])} epochs{f' on {devices}' if devices else ''}. "
+            f"{experiment.caption} Memory is the peak on that device. Scale {frame['scale'].iloc[0]}.",
+            warning=scale_warning(frame["scale"].iloc[0]),
+        )
+    ]
+
+
+def _labels(experiment: Experiment) -> dict[str, str]:
+    """Label of each compared method by its stem, in order."""
+    return {method.stem: method.label for method in experiment.methods}
