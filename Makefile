@@ -23,8 +23,9 @@ lint: $(VENV)/.installed-dev
 	@. $(bin)/activate && snakefmt --check Snakefile workflow
 	@. $(bin)/activate && snakemake --lint --workflow-profile none
 
+# One process a core, each with one thread.
 test: lint
-	@. $(bin)/activate && pytest
+	@. $(bin)/activate && OMP_NUM_THREADS=1 pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
 
 test-long: $(VENV)/.installed-dev
 	@. $(bin)/activate && pytest -m long

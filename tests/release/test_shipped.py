@@ -17,6 +17,7 @@ from polarvrp.references.published import published_costs
 from polarvrp.release import packing
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 
+pytestmark = pytest.mark.xdist_group("packed model")
 RUN = "polarnet-shared-po-n50-s0"
 SPEC = {
     "model": {"backbone": "polarnet", "encoder": "shared", "width": 32, "heads": 4, "layers": 1},

@@ -19,6 +19,7 @@ from polarvrp.study.specs import canonical, fingerprint
 from polarvrp.training import trainer as trainer_module
 from polarvrp.training.trainer import TrainJob, train
 
+pytestmark = pytest.mark.xdist_group("resumed training")
 SPEC = tiny_spec()
 
 CURRICULUM = tiny_spec(

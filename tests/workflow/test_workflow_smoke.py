@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "config" / "tiny.yaml"
 RUN = "polarnet-ple-polar-n10-s0"
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("smallest study")]
 
 
 @pytest.fixture(scope="module")
