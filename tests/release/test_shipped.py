@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from polarvrp.cli.main import main
-from polarvrp.evaluation import shipped
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.release import packing
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
+from polarvrp.study import shipped
 
 pytestmark = pytest.mark.xdist_group("packed model")
 RUN = "polarnet-shared-po-n50-s0"

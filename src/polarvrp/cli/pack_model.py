@@ -17,8 +17,8 @@ def execute(options: argparse.Namespace) -> int:
 
     run = parse_run(options.run)
 
-    from polarvrp.evaluation import shipped
     from polarvrp.release.packing import pack_model
+    from polarvrp.study import shipped
 
     folder = pack_model(run, options.results, options.output or shipped.SHIPPED)
     files = [path for path in folder.rglob("*") if path.is_file()]

@@ -11,8 +11,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the tables."""
-    from polarvrp.evaluation.shipped import shipped_folder
     from polarvrp.release.results import shipped_tables
+    from polarvrp.study.shipped import shipped_folder
     from polarvrp.tables.printing import to_markdown
 
     given = Path(options.model)

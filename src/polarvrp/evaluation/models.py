@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from polarvrp.errors import CheckpointMismatchError, ConfigError, DataError
-from polarvrp.evaluation.shipped import PREFIX, WEIGHTS, shipped_folder
+from polarvrp.errors import CheckpointMismatchError, ConfigError
 from polarvrp.machine import card_identity, device_name, versions
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import has_bfloat16
@@ -15,6 +14,7 @@ from polarvrp.model.saving import load_policy
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import parse_train_spec
+from polarvrp.study.weights import find_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def load_trained(
         CheckpointMismatchError: If the weights are another run's or were trained by another specification.
     """
     chosen = _find_device(device)
-    policy, header = load_policy(_find(str(model)), chosen)
+    policy, header = load_policy(find_weights(str(model), Layout()), chosen)
     provenance = header["metadata"]
     found = {"run": provenance.get("run"), "fingerprint": provenance.get("fingerprint")}
     for name, wanted in (("run", run), ("fingerprint", fingerprint)):
@@ -96,17 +96,3 @@ def _find_device(name: str) -> torch.device:
     if name not in known:
         raise ConfigError(f"there is no device {name!r} here; choose auto, {', '.join(known)}")
     return torch.device(name)
-
-
-def _find(model: str) -> Path:
-    given = Path(model)
-    for path in (given, given / WEIGHTS, Layout().weights(model)):
-        if path.is_file():
-            return path
-    if model.startswith(PREFIX):
-        return shipped_folder(model) / WEIGHTS
-    if given.is_dir():
-        raise DataError(f"{given} is a folder without {WEIGHTS}; name a model's folder, its file or its run")
-    raise DataError(
-        f"no model {model!r}: neither a file nor a run under {Layout().model('')}; train it with `polarvrp train`"
-    )

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polarvrp.errors import CheckpointMismatchError, DataError
-from polarvrp.evaluation.shipped import MODEL_FILES, WEIGHTS, shipped_name
 from polarvrp.files import PROVENANCE, atomic_folder
 from polarvrp.model.saving import load_policy
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
@@ -19,6 +18,7 @@ from polarvrp.progress import progress
 from polarvrp.solutions.checking import Verdict, check_set, check_set_x
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec
+from polarvrp.study.shipped import MODEL_FILES, WEIGHTS, shipped_name
 from polarvrp.study.specs import parse_train_spec
 
 logger = logging.getLogger(__name__)

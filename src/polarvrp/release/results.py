@@ -34,7 +34,7 @@ def shipped_tables(folder: Path) -> list[PrintedTable]:
     """Tables of a shipped model: training variants, the others, Set-X; those that it has.
 
     Args:
-        folder: Layout of ``evaluation.shipped``.
+        folder: Layout of ``study.shipped``.
 
     Raises:
         DataError: If a file is missing or unusable, or there are no published costs of the model's size.
