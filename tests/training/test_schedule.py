@@ -2,7 +2,7 @@
 
 import pytest
 
-from polarvrp.config.training import TrainConfig
+from polarvrp.config.training import InitialWeights, TrainConfig
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate, refines
 
 PAPER = TrainConfig(paradigm="polar", num_customers=50)
@@ -27,5 +27,7 @@ def test_the_last_batch_of_an_epoch_is_the_remainder(batch_size: int, batches: i
 
 
 def test_the_ramp_rises_over_the_first_epoch_only() -> None:
-    assert [decoder_ramp(1, step, 4) for step in range(4)] == [0.0, 0.25, 0.5, 0.75]
-    assert decoder_ramp(2, 0, 4) == 1.0
+    assert [decoder_ramp(PAPER, 1, step, 4) for step in range(4)] == [0.0, 0.25, 0.5, 0.75]
+    assert decoder_ramp(PAPER, 2, 0, 4) == 1.0
+    trained = PAPER.replace(initial_weights=InitialWeights(model="x", sha256="0"))
+    assert decoder_ramp(trained, 1, 0, 4) == 1.0

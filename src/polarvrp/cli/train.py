@@ -67,6 +67,7 @@ def execute(options: argparse.Namespace) -> int:
         workers=workers,
         max_seconds=options.max_seconds,
         engine=options.engine,
+        layout=layout,
     )
     return 0 if train(job) else EXIT_RESUMABLE
 

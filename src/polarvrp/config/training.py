@@ -137,6 +137,17 @@ class StudyTraining(TrainingRecipe):
     stages: Annotated[Several[StageConfig], AfterValidator(_require_curriculum)] = Field(
         default=(), description="Stages of every training whose backbone has none of its own, one after the other."
     )
+    initial_weights: str | None = Field(
+        default=None,
+        description="Trained model whose weights every training goes on from: its run, a path, or a shipped model.",
+    )
+
+
+class InitialWeights(Section):
+    """Weights that a training goes on from."""
+
+    model: str = Field(description="Trained model: its run, a path, or a shipped model.")
+    sha256: str = Field(description="Digest of its tensors.")
 
 
 class TrainConfig(TrainingRecipe):
@@ -156,6 +167,7 @@ class TrainConfig(TrainingRecipe):
         default=False,
         description="Whether REINFORCE divides rewards by a running mean of their group of variants.",
     )
+    initial_weights: InitialWeights | None = Field(default=None, description="Weights that the training goes on from.")
     stages: Several[StageConfig] = Field(
         default=(StageConfig(),),
         min_length=1,

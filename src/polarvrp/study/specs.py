@@ -21,7 +21,9 @@ from polarvrp.config.study import SizeConfig, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec
+from polarvrp.study.weights import find_weights, weights_digest
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
 DATASET_CODE_VERSION = 1
@@ -94,6 +96,7 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     Raises:
         ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names,
             or the recipe of the backbone's authors would override a value that the study changed.
+        DataError: If the initial weights do not exist.
     """
     recipe = recipe_of(run.backbone, run.num_customers, study.training.protocol)
     _require_agreement(study, run, recipe)
@@ -118,21 +121,24 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
         stages = [{"variants": tuple(VARIANTS), **stage} for stage in stages or [{"name": StageConfig().name}]]
     if stages not in ([], [{}]):
         training["stages"] = stages
+    if (model := study.training.initial_weights) is not None:
+        path = find_weights(model, Layout.of_scale(study.scale))
+        training["initial_weights"] = {"model": model, "sha256": weights_digest(path)}
     for key in unread_settings({stage.get("paradigm", run.paradigm) for stage in stages or [{}]}):
         training.pop(key, None)
     usual = TrainingRecipe()
     for key in ABSENT_AT_DEFAULT:
         if key in training and training[key] == getattr(usual, key):
             del training[key]
-    model: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
+    network: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
     if "task_experts" in ENCODERS[run.encoder].settings:
-        model["task_experts"] = values["task_experts"]
+        network["task_experts"] = values["task_experts"]
     validation = _draw(study, "validation")
     if study.training_variants != TRAINING_VARIANTS:
         validation["variants"] = list(study.training_variants)
     spec = {
         "code": TRAIN_CODE_VERSION,
-        "model": model,
+        "model": network,
         "training": training | {"milestones": list(study.training.milestones)},
         "validation": validation,
     }

@@ -10,12 +10,13 @@ def learning_rate(config: TrainConfig, epoch: int) -> float:
     return config.learning_rate * config.decay**passed
 
 
-def decoder_ramp(epoch: int, step: int, steps_per_epoch: int) -> float:
+def decoder_ramp(config: TrainConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
     """How much of the decoder's residual block is on: rises from 0 to 1 over the first epoch.
 
-    The full block saturates the pointer's clip at initialisation, which leaves next to no gradient.
+    The full block saturates the pointer's clip at initialisation, which leaves next to no gradient. Weights that were
+    trained before need no ramp and would be another network with one.
     """
-    return step / steps_per_epoch if epoch == 1 else 1.0
+    return step / steps_per_epoch if epoch == 1 and config.initial_weights is None else 1.0
 
 
 def refinement_weight(config: TrainConfig, gap: float | None, ramp: float) -> float:

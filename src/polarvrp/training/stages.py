@@ -6,11 +6,14 @@ import torch
 
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
+from polarvrp.errors import CheckpointMismatchError
 from polarvrp.model.adapters import mix, specialize
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import load_policy, save_policy
 from polarvrp.seeds import derive_seed
+from polarvrp.study.layout import Layout
+from polarvrp.study.weights import find_weights, weights_digest
 
 
 class StageNetworks:
@@ -21,13 +24,22 @@ class StageNetworks:
         config: Recipe with the stages.
         folder: Where the networks of finished stages are stored.
         device: Where networks compute.
+        layout: Of the results, where initial weights are looked for.
     """
 
-    def __init__(self, model: ModelConfig, config: TrainConfig, folder: Path, device: torch.device) -> None:
+    def __init__(
+        self,
+        model: ModelConfig,
+        config: TrainConfig,
+        folder: Path,
+        device: torch.device,
+        layout: Layout,
+    ) -> None:
         self._model = model
         self._config = config
         self._folder = folder
         self._device = device
+        self._layout = layout
 
     def build(self, stage: int) -> Policy:
         """Network of stage ``stage`` before its first step, on the device."""
@@ -42,6 +54,26 @@ class StageNetworks:
         if kind == "single":
             return specialize(base, seed)
         return mix(base, [self._load(earlier) for earlier in range(1, stage)], seed)
+
+    def begin(self) -> Policy:
+        """Network of the first stage at the beginning of the training: fresh, or with the initial weights.
+
+        Raises:
+            DataError: If there is no such model.
+            CheckpointMismatchError: If it is another network, or no longer has the weights of the specification.
+        """
+        policy = self.build(0)
+        initial = self._config.initial_weights
+        if initial is None:
+            return policy
+        path = find_weights(initial.model, self._layout)
+        if weights_digest(path) != initial.sha256:
+            raise CheckpointMismatchError(
+                f"{path} holds other weights than those that the training was to go on from; start it again"
+            )
+        trained, _ = load_policy(path, self._device, policy.config)
+        policy.load_state_dict(trained.state_dict())
+        return policy
 
     def store(self, stage: int, policy: Policy) -> None:
         """Store the network of a finished stage for those to come."""

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +24,7 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
 from polarvrp.progress import progress
+from polarvrp.study.layout import Layout
 from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import CheckpointStore, Position, restore, state_tensors
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
@@ -56,6 +57,7 @@ class TrainJob:
         workers: Processes of local search; 1 works in this process.
         max_seconds: Stop and keep the state after that long, None to finish.
         engine: One of ``decoding.engine.LEVELS``.
+        layout: Of the results, where initial weights are looked for.
     """
 
     run: str
@@ -67,6 +69,7 @@ class TrainJob:
     workers: int = 1
     max_seconds: float | None = None
     engine: str = "auto"
+    layout: Layout = field(default_factory=Layout)
 
 
 def train(job: TrainJob) -> bool:
@@ -88,7 +91,7 @@ def train(job: TrainJob) -> bool:
         joined_group(device) as group,
         _stop_requests(job.max_seconds) as stop,
     ):
-        networks = StageNetworks(model_config, config, folder, device)
+        networks = StageNetworks(model_config, config, folder, device, job.layout)
         trainer = Trainer(job, networks, config, folder, refiner, group)
         group.wait()  # until all have read their state
         if not group.leads:
@@ -181,7 +184,8 @@ class Trainer:
     def _begin_stage(self, tensors: dict[str, Tensor]) -> None:
         """Network and optimiser of the present stage, with the tensors of a checkpoint or the stage before, if any."""
         config = self._stage = self._config.for_stage(self.position.stage)
-        self.policy = self._networks.build(self.position.stage)
+        begins = self.position.stage == 0 and not tensors
+        self.policy = self._networks.begin() if begins else self._networks.build(self.position.stage)
         device = next(self.policy.parameters()).device
         self._optimizer = make_optimizer(config, self.policy, device)
         restore(tensors, self.policy, self._optimizer)
@@ -226,7 +230,7 @@ class Trainer:
             if self._group.any(stop.requested, device):
                 return False
             start_s = time.perf_counter()
-            ramp = decoder_ramp(self._epoch_number, step, len(sizes))
+            ramp = decoder_ramp(config, self._epoch_number, step, len(sizes))
             sums = self._step.run(position.stage, position.epoch, step, sizes[step], ramp)
             if not math.isfinite(sums["loss"]):
                 raise FloatingPointError(
