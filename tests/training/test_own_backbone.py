@@ -8,37 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers.own_package import install_package
+
 ROOT = Path(__file__).parents[2]
-MODULE = """
-from torch import nn
-
-from polarvrp.model.conditioning import Conditioning
-from polarvrp.model.decoder import PointerDecoder
-from polarvrp.model.embedding import NodeEmbedding
-from polarvrp.model.heads import PlainHead
-from polarvrp.model.linear import Linear
-from polarvrp.model.policy import Encoding, Policy
-from polarvrp.model.registry import RegisteredBackbone
-
-
-class Nodewise(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.map = Linear(width, width)
-
-    def forward(self, x, prompt, rotation):
-        return Encoding(self.map(x), x.new_zeros(()))
-
-
-def build(config):
-    head = PlainHead(Linear(config.width, config.width))
-    decoder = PointerDecoder(config.width, config.heads, state="full", map_logit_keys=False, head=head)
-    embedding = NodeEmbedding(config.width, "limit", bias=True)
-    return Policy(config, embedding, Conditioning(()), Nodewise(config.width), decoder)
-
-
-BACKBONE = RegisteredBackbone(("shared",), build)
-"""
 RUN = "nodewise-shared-polar-n6-s0"
 SMALL = """
 scale: quick
@@ -51,13 +23,8 @@ training: {epochs: 2, instances_per_epoch: 8, refinement_start_epoch: 1}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a package with a backbone is installed, beside the study's configuration."""
-    (tmp_path / "nodewise.py").write_text(MODULE)
-    installed = tmp_path / "nodewise-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: nodewise\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text("[polarvrp.backbones]\nnodewise = nodewise:BACKBONE\n")
-    (tmp_path / "config").symlink_to(ROOT / "config")
+    """Where the package is installed, beside the study's configuration."""
+    install_package(tmp_path)
     (tmp_path / "mine.yaml").write_text(SMALL)
     return tmp_path
 
