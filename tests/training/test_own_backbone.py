@@ -30,7 +30,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(folder), "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
+        "WANDB_MODE": "disabled",
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-m", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

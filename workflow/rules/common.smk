@@ -175,6 +175,10 @@ def table_spec(table):
 # Single settings, as command lines want them
 
 
+def results_root(wildcards):
+    return layout.root
+
+
 def seed_of(wildcards):
     return getattr(study.datasets, f"{wildcards.split}_seed")
 

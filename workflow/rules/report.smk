@@ -11,7 +11,7 @@ rule write_report:
     threads: 1
     params:
         names=[name for name in EXPERIMENTS if name in study.experiments or name not in table_names()],
-        results=str(layout.root),
+        results=results_root,
         scale=study.scale,
     shell:
         "python -m polarvrp report {params.names} --results {params.results} --scale {params.scale}"

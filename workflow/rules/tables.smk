@@ -25,7 +25,7 @@ for name, experiment in EXPERIMENTS.items():
             params:
                 spec=lambda wildcards, name=name: table_spec(name),
                 name=name,
-                results=str(layout.root),
+                results=results_root,
                 scale=study.scale,
                 runs=lambda wildcards, name=name: names_of(listed_runs(name)),
                 reference="" if study.datasets.test_seed == PUBLISHED_SEED else "--reference pyvrp",
@@ -57,7 +57,7 @@ for name, experiment in EXPERIMENTS.items():
             threads: 1
             params:
                 name=name,
-                results=str(layout.root),
+                results=results_root,
                 scale=study.scale,
                 runs=names_of(experiments.main_runs(study)),
                 labels=own_labels(),

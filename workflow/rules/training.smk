@@ -16,7 +16,7 @@ rule train_policy:
         gpu=GPUS,
     params:
         spec=train_spec,
-        results=str(layout.root),
+        results=results_root,
     shell:
         "python -m polarvrp train {wildcards.run} --spec {params.spec:q} --workers {threads}"
         " --validation {input.validation} --results {params.results} > {log} 2>&1"

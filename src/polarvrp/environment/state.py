@@ -91,7 +91,7 @@ class Constants:
         home = with_tolerance(latest[..., :num_depots]).transpose(1, 2) - back - service  # [B, K, N]
         home = home.masked_fill(home <= earliest, -torch.inf).masked_fill(open_route, torch.inf)
         last_arrival = torch.minimum(with_tolerance(latest), home)
-        last_arrival[..., :num_depots] = -torch.inf
+        last_arrival[..., :num_depots].fill_(-torch.inf)
         limit = with_tolerance(instances.distance_limit.double())
         backhaul = units_of(instances.demand_backhaul, instances.capacity)[:, None]
         return cls(
