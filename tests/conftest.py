@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -7,9 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from helpers.interpreter import look_up_builtins_once
+
 if not torch.cuda.is_available():
     # Read when kernels are defined, so before any test imports them.
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    if importlib.util.find_spec("triton") is not None:
+        look_up_builtins_once()
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "published_references.parquet"
 
