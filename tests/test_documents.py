@@ -53,7 +53,7 @@ def test_links_within_the_project_lead_somewhere(page: str) -> None:
 
 def test_the_readme_names_every_command_and_no_other() -> None:
     named = set(re.findall(r"^(?:torchrun .* )?polarvrp +([a-z-]+)", text_of("README.md"), re.M))
-    assert named == COMMANDS.keys()
+    assert named == COMMANDS.keys(), "the list of commands in README.md lacks one or has one too many"
 
 
 def test_the_library_section_of_the_readme_runs(tmp_path: Path) -> None:
