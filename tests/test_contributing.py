@@ -25,7 +25,7 @@ def blocks(section: str) -> list[tuple[str, str]]:
 
 
 def test_there_is_an_example_of_each_thing() -> None:
-    assert list(SECTIONS) == ["A backbone", "A paradigm", "An encoder"]
+    assert list(SECTIONS) == ["A backbone", "A paradigm", "An encoder", "An experiment", "A table"]
 
 
 @pytest.mark.parametrize("section", SECTIONS)
