@@ -45,6 +45,21 @@ def test_worked_example(section: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_workflow_plans_the_added_experiment(tmp_path: Path) -> None:
+    for _, text in blocks("An experiment"):
+        if named := NAMED.match(text):
+            (tmp_path / named[1]).write_text(text, encoding="utf-8")
+    code = "import sys, encoder_cost; from snakemake.cli import main; main(sys.argv[1:])"
+    target = "results/tables/encoder_cost.parquet"
+    options = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", "none", "--configfile", "mine.yaml"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"}
+    command = [sys.executable, "-c", code, "--dry-run", target, *options]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^build_encoder_cost +1$", done.stdout, re.M)
+    assert re.search(r"^train_policy +3$", done.stdout, re.M)
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_code_of_an_example_is_laid_out_as_the_rest(section: str, tmp_path: Path) -> None:
     for number, (language, text) in enumerate(blocks(section)):
