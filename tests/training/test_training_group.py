@@ -1,6 +1,5 @@
 """Two processes that share a training get what one gets, up to rounding."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,24 +16,23 @@ from polarvrp.study.specs import canonical
 SPEC = tiny_spec(epochs=2, instances_per_epoch=15, batch_size=6, learning_rate=0.0003, milestones=[])
 
 
-def trained(folder: Path, validation: Path, launcher: list[str]) -> Path:
-    """Folder with the outputs of a training that the launcher started."""
-    command = ["polarvrp", "train", RUN, "--spec", canonical(SPEC), "--workers", "1"]
-    command += ["--state", str(folder / "state"), "--output", str(folder / "weights.safetensors")]
-    environment = os.environ | {"WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *launcher, "-m", *command, "--validation", str(validation)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+def words(folder: Path, validation: Path) -> list[str]:
+    """Of the command, whose outputs go into a folder."""
+    outputs = ["--state", str(folder / "state"), "--output", str(folder / "weights.safetensors")]
+    return ["train", RUN, "--spec", canonical(SPEC), "--workers", "1", "--validation", str(validation), *outputs]
+
+
+def test_two_processes_equal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    validation, one, two = (tmp_path / name for name in ("OVRPBLTW-n8.npz", "one", "two"))
+    options = ["--variant", "OVRPBLTW", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
+    assert main(["generate", *options, "--output", str(validation)]) == 0
+    assert main(words(one, validation)) == 0
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launcher, "-m", "polarvrp", *words(two, validation)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_two_processes_equal_one(tmp_path: Path) -> None:
-    validation = tmp_path / "OVRPBLTW-n8.npz"
-    words = ["--variant", "OVRPBLTW", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
-    assert main(["generate", *words, "--output", str(validation)]) == 0
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    one = trained(tmp_path / "one", validation, [])
-    two = trained(tmp_path / "two", validation, launcher)
     for mine, theirs in zip(
         *(pq.read_table(folder / "history.parquet").to_pylist() for folder in (one, two)), strict=True
     ):
