@@ -13,7 +13,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, INTEGER, REAL, TEXT, Exper
 from polarvrp.catalog.methods import METHODS, Method
 from polarvrp.cli.main import main
 from polarvrp.tables.figures import draw_figure
-from polarvrp.tables.printing import Axis, print_table, written
+from polarvrp.tables.printing import Axis, captioned, print_table, written
 from polarvrp.tables.sources import Results
 
 
@@ -111,9 +111,9 @@ def count_runs(results, experiment):
 
 
 def render_counts(frame, experiment):
-    rows = Axis(("encoder",), {name: (name,) for name in frame["encoder"]})
-    columns = Axis(("measure",), {"Trainings": ("", "Trainings")})
-    return [print_table([written(frame, "Trainings", "trainings", str)], ("Encoder",), rows, columns, experiment.title)]
+    rows, columns = Axis.of("encoder", frame["encoder"]), Axis.of("measure", ["Trainings"], "")
+    cells = [written(frame, "Trainings", "trainings", str)]
+    return [print_table(captioned(frame, experiment, ""), cells, ("Encoder",), rows, columns)]
 
 
 def draw_counts(results, experiment):

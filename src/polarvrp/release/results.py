@@ -23,7 +23,7 @@ from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import AVERAGE, OURS
 from polarvrp.tables.means import complete_mean, complete_sum
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER, read_paper
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
 
 PRINTED = " in the paper"
@@ -91,7 +91,8 @@ def _variants_table(
         *_beside(long),
         written(long, "Time", "seconds", duration),
     ]
-    return _table(cells, "variant", "Variant", caption, summary=1)
+    rows, columns = Axis.of("variant", long["variant"]), Axis.of("measure", measures(cells), "")
+    return print_table(caption, cells, ("Variant",), rows, columns, summary=1)
 
 
 def _summary(table: pa.Table, variant: str, run: RunSpec) -> dict[str, Any]:
@@ -119,7 +120,8 @@ def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> Pri
         f"length without rounding; the last column counts rounded distances, as the library does."
     )
     cells = [*_beside(long), written(long, "Gap, rounded distances", "rounded", number("{:.3f}%"))]
-    return _table(cells, "group", "Instances", caption, summary=0)
+    rows, columns = Axis.of("group", long["group"]), Axis.of("measure", measures(cells), "")
+    return print_table(caption, cells, ("Instances",), rows, columns)
 
 
 def _average(frame: pd.DataFrame) -> pd.DataFrame:
@@ -135,14 +137,6 @@ def _beside(long: pd.DataFrame) -> list[pd.DataFrame]:
     ours = written(long, "Gap", "gap_percent", percent).assign(best=long["difference"] <= 0)
     paper = written(long, "Paper's gap", f"gap_percent{PRINTED}", percent)
     return [ours, paper, written(long, "Difference", "difference", number("{:+.3f}"))]
-
-
-def _table(cells: Sequence[pd.DataFrame], key: str, head: str, caption: str, summary: int) -> PrintedTable:
-    rows = Axis((key,), {name: (name,) for name in cells[0][key]})
-    measures = [str(cell["measure"].iloc[0]) for cell in cells]
-    return print_table(
-        cells, (head,), rows, Axis(("measure",), {name: ("", name) for name in measures}), caption, summary
-    )
 
 
 def _trained(metadata: Mapping[str, Any]) -> str:

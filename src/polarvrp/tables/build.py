@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from polarvrp.files import atomic_path, with_provenance, write_text
 from polarvrp.study.layout import TABLE_SUFFIXES
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import TABLE_CODE_VERSION
+from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.frames import RUNS, SCALE, arrow_table, typed
 from polarvrp.tables.labels import LABELS
 from polarvrp.tables.printing import PrintedTable, to_latex, to_markdown
@@ -73,16 +75,16 @@ def build_table(results: Results, experiment: Experiment) -> pd.DataFrame:
             f"table {experiment.name} has no results under {results.root} at scale {results.scale}; "
             f"make them with: snakemake --cores all {experiment.target}"
         )
-    frame = typed(rows.assign(**{SCALE: results.scale}), experiment)
+    frame = typed(arrow_table(rows.assign(**{SCALE: results.scale}), experiment))
     frame.attrs[LABELS] = results.labels
     frame.attrs[RUNS] = sorted(set(rows[RUNS].dropna().explode())) if RUNS in rows else []
     return frame
 
 
 def print_experiment(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """A long table as people read it."""
+    """A long table as people read it, with the warning of its scale."""
     printed: list[PrintedTable] = resolve(str(experiment.render))(frame, experiment)
-    return printed
+    return [replace(table, warning=scale_warning(frame[SCALE].iloc[0])) for table in printed]
 
 
 def write_table(results: Results, experiment: Experiment, frame: pd.DataFrame) -> list[Path]:

@@ -7,13 +7,13 @@ import pandas as pd
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.catalog.methods import METHODS, PUBLISHED
 from polarvrp.catalog.records import resolve
-from polarvrp.tables.formats import plain, scale_warning
-from polarvrp.tables.frames import column_types, typed
+from polarvrp.tables.formats import plain
+from polarvrp.tables.frames import arrow_schema, typed
 from polarvrp.tables.grids import axis_labels, grid_of
 from polarvrp.tables.labels import OURS
 from polarvrp.tables.means import average_over, complete_mean, seed_means
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, read_paper
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
 from polarvrp.tables.sources import MissingResultsError, Results
 from polarvrp.tables.sweeps import sweep_of
@@ -43,7 +43,7 @@ def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
         return pd.DataFrame()
     parts = {name: _compare_analysis(built.get(name), name) for name in ANALYSES}
     for record in compared:
-        ours = built.get(record.name, typed(pd.DataFrame(columns=list(column_types(record))), record))
+        ours = built.get(record.name, typed(arrow_schema(record).empty_table()))
         parts[record.name] = resolve(str(record.paper))(ours, record)
     # Analyses stand between what is compared at large and what sums up.
     order = sorted(parts, key=lambda name: 1 if name in ANALYSES else 2 * (EXPERIMENTS[name].group == "summary"))
@@ -57,16 +57,18 @@ def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[Print
     averages = frame["row"].str.startswith(AVERAGE)
     shown = frame[averages | ~averages.groupby(frame["table"]).transform("any")]
     keys = ["table", "row", "column"]
+    cells = [written(shown, name.capitalize(), name, plain) for name in ("paper", "ours", "difference")]
+    facts = (
+        f"Difference is ours minus the paper's. {frame['ours'].count()} of {len(frame)} numbers have a counterpart. "
+        f"Single variants and instances are in the Parquet and CSV files only."
+    )
     return [
         print_table(
-            [written(shown, column.capitalize(), column, plain) for column in ("paper", "ours", "difference")],
+            captioned(frame, experiment, "", facts),
+            cells,
             [key.capitalize() for key in keys],
             Axis(keys, {cell: cell for cell in shown[keys].itertuples(index=False, name=None)}),
-            Axis(("measure",), {name: ("", name) for name in ("Paper", "Ours", "Difference")}),
-            f"{experiment.title}. {experiment.caption} Difference is ours minus the paper's. "
-            f"{frame['ours'].count()} of {len(frame)} numbers have a counterpart. Single variants and instances "
-            f"are in the Parquet and CSV files only. Scale {frame['scale'].iloc[0]}.",
-            warning=scale_warning(frame["scale"].iloc[0]),
+            Axis.of("measure", measures(cells), ""),
         )
     ]
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pyarrow as pa
 
-from polarvrp.catalog.experiments import INTEGER, REAL, TEXT, Experiment
+from polarvrp.catalog.experiments import TEXT, Experiment
 from polarvrp.errors import DataError
 
 SCALE = "scale"
@@ -12,45 +12,29 @@ SCALE = "scale"
 RUNS = "runs"
 """Column that a row function may add: name or names of the trained runs that a row was computed from."""
 
-_PANDAS = {TEXT: "object", INTEGER: "Int64", REAL: "float64"}
-
-
-def column_types(experiment: Experiment) -> dict[str, str]:
-    """Keys, then values, then the scale, each with its type."""
-    return {**experiment.keys, **experiment.values, SCALE: TEXT}
-
 
 def arrow_schema(experiment: Experiment) -> pa.Schema:
-    """Schema of the Parquet file; values may be null."""
-    return pa.schema(
-        pa.field(name, kind, nullable=name in experiment.values) for name, kind in column_types(experiment).items()
-    )
-
-
-def typed(frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
-    """The frame's columns in the order and with the types of its record; what is missing is NaN or NA.
-
-    Raises:
-        DataError: If a value is of another type.
-    """
-    types = {name: _PANDAS[kind] for name, kind in column_types(experiment).items()}
-    try:
-        return frame[list(types)].astype(types)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"table {experiment.name} got a value of another type: {error}; make its results again"
-        ) from error
+    """Keys, then values, which may be null, then the scale, each with its type."""
+    types = {**experiment.keys, **experiment.values, SCALE: TEXT}
+    return pa.schema(pa.field(name, kind, nullable=name in experiment.values) for name, kind in types.items())
 
 
 def arrow_table(frame: pd.DataFrame, experiment: Experiment) -> pa.Table:
-    """A typed frame as an Arrow table of ``arrow_schema``.
+    """The columns of a record, in its order and of its types.
 
     Raises:
         DataError: If a value is of another type.
     """
     try:
-        return pa.Table.from_pandas(frame, schema=arrow_schema(experiment), preserve_index=False)
-    except (pa.ArrowException, TypeError) as error:
+        table = pa.Table.from_pandas(frame, schema=arrow_schema(experiment), preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(
             f"table {experiment.name} got a value of another type: {error}; make its results again"
         ) from error
+    return table.replace_schema_metadata()
+
+
+def typed(table: pa.Table) -> pd.DataFrame:
+    """A table of a record in pandas; missing numbers are NaN, missing whole numbers NA, missing text None."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame

@@ -10,11 +10,11 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
-from polarvrp.tables.formats import duration, number, scale_warning, span
+from polarvrp.tables.formats import duration, number, span
 from polarvrp.tables.labels import AVERAGE, is_external, labels_of, method_label, method_rank, stem_of, variant_rank
 from polarvrp.tables.means import average_over, complete_mean, complete_sum
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
 from polarvrp.tables.sources import InstanceSet, Reference, Results, published
 
 IMPOSSIBLE_GAP_PERCENT = -20.0
@@ -76,15 +76,15 @@ def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[
         key=lambda row: (order.index(row[0]), method_rank(row[1], labels)),
     )
     sizes = sorted(frame["num_customers"].unique())
+    measures = ("Obj.", "Gap", "Time")
     return [
         print_table(
+            captioned(frame, experiment, f" ({_counts(frame)})", _facts(frame)),
             [*_objectives_and_gaps(long, 3), written(long, "Time", "seconds", duration)],
             ("Variant", "Method"),
             Axis(("variant", "method"), {row: (row[0], method_label(row[1], labels)) for row in rows}),
-            Axis(("num_customers", "measure"), {(n, m): (f"n={n}", m) for n in sizes for m in ("Obj.", "Gap", "Time")}),
-            f"{experiment.title} ({_counts(frame)}). {experiment.caption} {_facts(frame)}",
+            Axis(("num_customers", "measure"), {(n, name): (f"n={n}", name) for n in sizes for name in measures}),
             summary=sum(variant == AVERAGE for variant, _ in rows),
-            warning=scale_warning(frame["scale"].iloc[0]),
         )
     ]
 
@@ -99,13 +99,12 @@ def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[Printe
         columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Obj.", "Gap")}
         tables.append(
             print_table(
+                captioned(here, experiment, f", n={size} ({_counts(here)})", _facts(here)),
                 _objectives_and_gaps(pd.concat([here, _averages(here)], ignore_index=True), 2),
                 ("Variant",),
-                Axis(("variant",), {variant: (variant,) for variant in variants}),
+                Axis.of("variant", variants),
                 Axis(("method", "measure"), columns),
-                f"{experiment.title}, n={size} ({_counts(here)}). {experiment.caption} {_facts(here)}",
                 summary=1,
-                warning=scale_warning(here["scale"].iloc[0]),
             )
         )
     return tables
@@ -170,14 +169,14 @@ def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
     among = ("variant", "num_customers")
     long = long.assign(competes=~long["method"].map(is_external))
     gaps = written(long, "Gap", "gap_percent", number(f"{{:.{digits}f}}%"), among)
-    gaps["text"] = gaps["text"].mask((long["method"] == long["reference"]).fillna(value=False).astype(bool), "*")
+    gaps["text"] = gaps["text"].mask(long["method"] == long["reference"], "*")
     return [written(long, "Obj.", "objective", number(f"{{:.{digits}f}}"), among), gaps]
 
 
 def _facts(frame: pd.DataFrame) -> str:
     references = sorted(frame["reference"].dropna().unique())
     against = " or ".join(_REFERENCES[name] for name in references) or "no reference"
-    return f"Gaps are against {against} (*); averages are plain means over variants. Scale {frame['scale'].iloc[0]}."
+    return f"Gaps are against {against} (*); averages are plain means over variants."
 
 
 def _counts(frame: pd.DataFrame) -> str:

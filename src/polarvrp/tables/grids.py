@@ -11,10 +11,10 @@ from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.study.experiments import own_encoder
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
-from polarvrp.tables.formats import count, number, scale_warning
+from polarvrp.tables.formats import count, number
 from polarvrp.tables.labels import AVERAGE, variant_rank
 from polarvrp.tables.means import average_over
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
 from polarvrp.tables.sources import Results
 
 
@@ -71,26 +71,23 @@ def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, s
     present = set(zip(cells["backbone"], cells[axis], strict=True))
     gaps = pd.concat([frame, means.assign(variant=AVERAGE)], ignore_index=True)
     rows = [*variants, AVERAGE, *counts]
+    columns = {
+        (backbone, value): (BACKBONES[backbone].label, label)
+        for backbone in grid_backbones()
+        for value, label in labels.items()
+        if (backbone, value) in present
+    }
+    size = frame["num_customers"].iloc[0]
     return print_table(
+        captioned(frame, experiment, f", n={size}", "Averages are plain means over variants."),
         [
             written(gaps, "Gap", "gap_percent", number("{:.3f}%"), ("variant", "backbone")),
             *(written(cells.assign(variant=row), row, column, count) for row, column in counts.items()),
         ],
         ("Variant",),
-        Axis(("variant",), {row: (row,) for row in rows}),
-        Axis(
-            ("backbone", axis),
-            {
-                (backbone, value): (BACKBONES[backbone].label, label)
-                for backbone in grid_backbones()
-                for value, label in labels.items()
-                if (backbone, value) in present
-            },
-        ),
-        f"{experiment.title}, n={frame['num_customers'].iloc[0]}. {experiment.caption} Averages are plain means over "
-        f"variants. Scale {frame['scale'].iloc[0]}.",
+        Axis.of("variant", rows),
+        Axis(("backbone", axis), columns),
         summary=len(rows) - len(variants),
-        warning=scale_warning(frame["scale"].iloc[0]),
     )
 
 

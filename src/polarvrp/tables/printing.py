@@ -9,7 +9,9 @@ from typing import Any
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.formats import MISSING, Form
+from polarvrp.tables.frames import SCALE
 from polarvrp.tables.labels import OURS
 
 ROWS_PER_PAGE = 56
@@ -80,6 +82,11 @@ class Axis:
     keys: Sequence[str]
     labels: Mapping[Any, tuple[str, ...]]
 
+    @classmethod
+    def of(cls, key: str, names: Iterable[str], *group: str) -> "Axis":
+        """Rows, or columns of one ``group``, that are printed as one column of the long frame names them."""
+        return cls([key], {name: (*group, name) for name in names})
+
 
 def written(frame: pd.DataFrame, measure: str, column: str, form: Form, among: Sequence[str] = ()) -> pd.DataFrame:
     """A long frame with the text of one of its columns; values that print like the smallest are emphasised.
@@ -103,25 +110,29 @@ def written(frame: pd.DataFrame, measure: str, column: str, form: Form, among: S
     return frame.assign(measure=measure, text=text, best=best)
 
 
+def measures(cells: Iterable[pd.DataFrame]) -> list[str]:
+    """Names of what several results of ``written`` hold."""
+    return [str(cell["measure"].iloc[0]) for cell in cells]
+
+
+def captioned(frame: pd.DataFrame, experiment: Experiment, details: str, facts: str = "") -> str:
+    """Caption of a table: title with details, caption of the record, facts about these results, scale."""
+    parts = (f"{experiment.title}{details}.", experiment.caption, facts, f"Scale {frame[SCALE].iloc[0]}.")
+    return " ".join(part for part in parts if part)
+
+
 def print_table(
-    cells: Sequence[pd.DataFrame],
-    heads: Sequence[str],
-    rows: Axis,
-    columns: Axis,
-    caption: str,
-    summary: int = 0,
-    warning: str = "",
+    caption: str, cells: Sequence[pd.DataFrame], heads: Sequence[str], rows: Axis, columns: Axis, summary: int = 0
 ) -> PrintedTable:
     """Written cells spread to a table; a dash where there is none.
 
     Args:
+        caption: As in ``PrintedTable``, likewise ``summary``.
         cells: Results of ``written``.
         heads: Heads of the columns that name a row.
         rows: Rows, top to bottom.
         columns: Columns, left to right.
-        caption: As in ``PrintedTable``, likewise the last two.
         summary: Number of last rows that sum up the others.
-        warning: Line that must not be overlooked.
     """
     long = pd.concat(cells)
 
@@ -136,7 +147,7 @@ def print_table(
     for place, (head, names) in enumerate(zip(heads, zip(*rows.labels.values(), strict=True), strict=True)):
         text.insert(place, ("", head), names)
         best.insert(place, ("", head), value=False)
-    return PrintedTable(caption, text, best, len(heads), summary, warning)
+    return PrintedTable(caption, text, best, len(heads), summary)
 
 
 def to_markdown(tables: Iterable[PrintedTable]) -> str:

@@ -5,11 +5,11 @@ import pandas as pd
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import instance_gaps_percent
-from polarvrp.tables.formats import number, scale_warning
+from polarvrp.tables.formats import number
 from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank
 from polarvrp.tables.means import average_over
 from polarvrp.tables.paper import SET_X_GROUPS, set_x_group
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
 from polarvrp.tables.sources import Results
 
 ALL = "average"
@@ -60,20 +60,20 @@ def render_set_x(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
     ]
     known = frame.drop_duplicates("instance").assign(method="")
     columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Cost", "Gap")}
+    facts = (
+        "Gap is 100·(cost − best known)/best known; averages are plain means, their numbers of instances in brackets."
+    )
     return [
         print_table(
+            captioned(frame, experiment, f" ({len(instances)} instances)", facts),
             [
                 written(known, "Best known", "best_known", number("{:.0f}")),
                 written(frame, "Cost", "cost", number("{:.0f}"), ("instance",)),
                 written(pd.concat([frame, *means]), "Gap", "gap_percent", number("{:.3f}%"), ("instance",)),
             ],
             ("Instance",),
-            Axis(("instance",), {row: (row,) for row in (*instances, *averages)}),
+            Axis.of("instance", (*instances, *averages)),
             Axis(("method", "measure"), {("", "Best known"): ("", "Best known"), **columns}),
-            f"{experiment.title} ({len(instances)} instances). {experiment.caption} Gap is 100·(cost − best known)/"
-            f"best known; averages are plain means, their numbers of instances in brackets. "
-            f"Scale {frame['scale'].iloc[0]}.",
             summary=len(averages),
-            warning=scale_warning(frame["scale"].iloc[0]),
         )
     ]

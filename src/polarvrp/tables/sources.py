@@ -21,7 +21,7 @@ from polarvrp.references.published import published_costs
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec, parse_run
-from polarvrp.tables.frames import SCALE, column_types, typed
+from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
 from polarvrp.tables.paper import PAPER_SCALE
 
@@ -176,7 +176,7 @@ class Results:
         return read_frame(self.layout.set_x(run.name), ("instance", "best_known", "cost"))
 
     def table(self, name: str) -> pd.DataFrame:
-        """A long table that was built at this scale, with the types of its record and the labels it was built with.
+        """A long table that was built at this scale, with the labels that it was built with.
 
         Raises:
             MissingResultsError: If it was not built at this scale.
@@ -185,8 +185,8 @@ class Results:
         path, record = self.layout.table(name), EXPERIMENTS.get(name)
         if not path.is_file():
             raise MissingResultsError(f"{path} does not exist; make it with: polarvrp tables {name}")
-        stored = _read_table(path, (SCALE,) if record is None else column_types(record))
-        frame = stored.to_pandas() if record is None else typed(stored.to_pandas(), record)
+        stored = _read_table(path, (SCALE,) if record is None else arrow_schema(record).names)
+        frame = typed(stored)
         if self.scale not in set(frame[SCALE]):
             got = "none" if frame.empty else frame[SCALE].iloc[0]
             raise MissingResultsError(

@@ -8,9 +8,9 @@ from polarvrp.catalog.experiments import Experiment, Sweep
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
-from polarvrp.tables.formats import duration, number, scale_warning
+from polarvrp.tables.formats import duration, number
 from polarvrp.tables.means import complete_mean
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.sources import Results
 from polarvrp.tables.training_cost import EPOCH_COSTS, epoch_costs
 
@@ -54,23 +54,22 @@ def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
         written(long, "Epoch without LS", "epoch_seconds_without_ls", duration),
         written(long, "Epoch with LS", "epoch_seconds_with_ls", duration),
     ]
+    columns = {
+        (paradigm, measure): (PARADIGMS[paradigm].label if others else "", measure)
+        for paradigm in sweep.paradigms
+        for measure in measures(cells)
+    }
+    facts = (
+        f"Gaps are means over {frame['variants'].iloc[0]} training variants, epoch times over epochs without and with "
+        f"local search."
+    )
     return [
         print_table(
+            captioned(frame, experiment, f", n={frame['num_customers'].iloc[0]}", facts),
             cells,
             (sweep.symbol,),
             Axis((sweep.column,), {value: (f"{value:g}",) for value in sorted(frame[sweep.column].unique())}),
-            Axis(
-                ("paradigm", "measure"),
-                {
-                    (paradigm, measure): (PARADIGMS[paradigm].label if others else "", measure)
-                    for paradigm in sweep.paradigms
-                    for measure in ("Mean gap", "Epoch without LS", "Epoch with LS")
-                },
-            ),
-            f"{experiment.title}, n={frame['num_customers'].iloc[0]}. {experiment.caption} Gaps are means over "
-            f"{frame['variants'].iloc[0]} training variants, epoch times over epochs without and with local search. "
-            f"Scale {frame['scale'].iloc[0]}.",
-            warning=scale_warning(frame["scale"].iloc[0]),
+            Axis(("paradigm", "measure"), columns),
         )
     ]
 

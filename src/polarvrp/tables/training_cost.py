@@ -7,10 +7,10 @@ import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.ablations import at_defaults
-from polarvrp.tables.formats import count, duration, number, scale_warning, span
+from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import method_label, method_rank
 from polarvrp.tables.means import complete_mean, complete_sum
-from polarvrp.tables.printing import Axis, PrintedTable, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.sources import Results
 
 EPOCH_COSTS = ("epoch_seconds", "epoch_seconds_without_ls", "epoch_seconds_with_ls", "total_hours")
@@ -59,13 +59,11 @@ def render_training_cost(frame: pd.DataFrame, experiment: Experiment) -> list[Pr
     devices = ", ".join(sorted(frame["device"].dropna().unique()))
     return [
         print_table(
+            captioned(frame, experiment, f" over {span(frame['epochs'])} epochs{f' on {devices}' if devices else ''}"),
             cells,
             ("n", "Method"),
             Axis(("num_customers", "method"), {row: (str(row[0]), method_label(row[1], labels)) for row in rows}),
-            Axis(("measure",), {cell["measure"].iloc[0]: ("", cell["measure"].iloc[0]) for cell in cells}),
-            f"{experiment.title} over {span(frame['epochs'])} epochs{f' on {devices}' if devices else ''}. "
-            f"{experiment.caption} Memory is the peak on that device. Scale {frame['scale'].iloc[0]}.",
-            warning=scale_warning(frame["scale"].iloc[0]),
+            Axis.of("measure", measures(cells), ""),
         )
     ]
 
