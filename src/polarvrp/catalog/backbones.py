@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
 
-from polarvrp.catalog import architectures
+from polarvrp.catalog import architectures as parts
 from polarvrp.catalog.architectures import Architecture
 from polarvrp.catalog.encoders import ENCODERS
 
@@ -18,7 +18,7 @@ OPTIONS = PLE_OPTIONS | {"adapters", "mixture"}
 """Optional fields of a network's configuration that a backbone may have no use for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Backbone:
     """One backbone.
 
@@ -26,8 +26,8 @@ class Backbone:
         name: As runs are named.
         label: As tables print it.
         architecture: Its shared encoder and its decoder; None where an installed package builds it.
-        large: Its architecture for more than 50 customers, where that is another one.
         options: Those of ``OPTIONS`` that it honours.
+        large: Its architecture for more than 50 customers, where that is another one.
         own_encoder: Whether it exists with its own stack (``shared``) only, as its authors published it.
         in_grids: Whether the paper's grids of paradigms and encoders compare it.
         modulated: Whether PLE scales and shifts its customers' embeddings (FiLM): the paper's own model alone.
@@ -36,8 +36,8 @@ class Backbone:
     name: str
     label: str
     architecture: Architecture | None = None
-    large: Architecture | None = None
     options: frozenset[str] = COMMON_OPTIONS
+    large: Architecture | None = None
     own_encoder: bool = False
     in_grids: bool = False
     modulated: bool = False
@@ -51,65 +51,16 @@ class Backbone:
 BACKBONES: dict[str, Backbone] = {
     record.name: record
     for record in (
-        Backbone(name="mtpomo", label="MTPOMO", architecture=architectures.MTPOMO, own_encoder=True),
-        Backbone(
-            name="mvmoe",
-            label="MVMoE",
-            architecture=architectures.MVMOE,
-            options=COMMON_OPTIONS | {"mixture"},
-            own_encoder=True,
-        ),
-        Backbone(name="routefinder", label="RouteFinder", architecture=architectures.ROUTEFINDER, own_encoder=True),
-        Backbone(
-            name="cada",
-            label="CaDA",
-            architecture=architectures.CADA,
-            large=architectures.CADA_LARGE,
-            own_encoder=True,
-        ),
-        Backbone(
-            name="filmmed",
-            label="FiLMMeD(CaDA)",
-            architecture=architectures.FILMMED,
-            options=COMMON_OPTIONS | {"head"},
-            own_encoder=True,
-        ),
-        Backbone(
-            name="moses",
-            label="MoSES(CaDA)",
-            architecture=architectures.MOSES,
-            options=COMMON_OPTIONS | {"adapters"},
-            own_encoder=True,
-        ),
-        Backbone(
-            name="mtpomo_ablation",
-            label="MTPOMO",
-            architecture=architectures.MTPOMO_ABLATION,
-            options=PLE_OPTIONS,
-            in_grids=True,
-        ),
-        Backbone(
-            name="mvmoe_ablation",
-            label="MVMoE",
-            architecture=architectures.MVMOE_ABLATION,
-            options=PLE_OPTIONS | {"mixture"},
-            in_grids=True,
-        ),
-        Backbone(
-            name="routefinder_ablation",
-            label="RouteFinder",
-            architecture=architectures.ROUTEFINDER_ABLATION,
-            options=PLE_OPTIONS,
-            in_grids=True,
-        ),
-        Backbone(
-            name="polarnet",
-            label="Ours",
-            architecture=architectures.POLARNET,
-            options=PLE_OPTIONS,
-            in_grids=True,
-            modulated=True,
-        ),
+        Backbone("mtpomo", "MTPOMO", parts.MTPOMO, own_encoder=True),
+        Backbone("mvmoe", "MVMoE", parts.MVMOE, COMMON_OPTIONS | {"mixture"}, own_encoder=True),
+        Backbone("routefinder", "RouteFinder", parts.ROUTEFINDER, own_encoder=True),
+        Backbone("cada", "CaDA", parts.CADA, large=parts.CADA_LARGE, own_encoder=True),
+        Backbone("filmmed", "FiLMMeD(CaDA)", parts.FILMMED, COMMON_OPTIONS | {"head"}, own_encoder=True),
+        Backbone("moses", "MoSES(CaDA)", parts.MOSES, COMMON_OPTIONS | {"adapters"}, own_encoder=True),
+        Backbone("mtpomo_ablation", "MTPOMO", parts.MTPOMO_ABLATION, PLE_OPTIONS, in_grids=True),
+        Backbone("mvmoe_ablation", "MVMoE", parts.MVMOE_ABLATION, PLE_OPTIONS | {"mixture"}, in_grids=True),
+        Backbone("routefinder_ablation", "RouteFinder", parts.ROUTEFINDER_ABLATION, PLE_OPTIONS, in_grids=True),
+        Backbone("polarnet", "Ours", parts.POLARNET, PLE_OPTIONS, in_grids=True, modulated=True),
     )
 }
 
