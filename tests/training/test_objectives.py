@@ -10,7 +10,13 @@ from polarvrp.decoding.rollout import pad_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import actions_to_routes, routes_to_actions
-from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
+from polarvrp.training.objectives import (
+    MARGINS,
+    loss_and_coefficients,
+    preference,
+    preference_margins,
+    reinforce,
+)
 
 
 @pytest.fixture
@@ -65,6 +71,30 @@ def test_a_tour_is_never_preferred_to_itself_with_its_routes_in_another_order(na
     assert coefficients.abs().max() == 0
     _, advantages = loss_and_coefficients(reinforce, pairs, torch.zeros_like(pairs))
     assert advantages.abs().max() > 0  # REINFORCE takes costs as they are
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_margins_are_sums_over_all_preferred_pairs(tours: tuple[torch.Tensor, torch.Tensor], scale: float) -> None:
+    cost, likelihood = tours
+    cost, likelihood = 7 + scale * cost, -20 + scale * likelihood
+    cost[0, 3] = math.inf  # an illegal start
+    expected = dict.fromkeys(MARGINS, 0.0)
+    for i in range(3):
+        for j in range(5):
+            for k in range(5):
+                if not cost[i, j] < cost[i, k] < math.inf:
+                    continue
+                gap, policy_gap = float(cost[i, k] - cost[i, j]), abs(float(likelihood[i, j] - likelihood[i, k]))
+                expected["preferred_pairs"] += 1
+                expected["preferred_cost_gap"] += gap
+                expected["preferred_policy_gap"] += 0.05 * policy_gap
+                for percent in (0.1, 0.5, 1, 5):
+                    name = f"{percent}".replace(".", "_")
+                    expected[f"cost_near_ties_{name}"] += 100 * gap / float(cost[i, j]) < percent
+                    expected[f"policy_near_ties_{name}"] += 100 * policy_gap / abs(float(likelihood[i, j])) < percent
+    found = dict(zip(MARGINS, preference_margins(cost, likelihood, 0.05).tolist(), strict=True))
+    assert found == pytest.approx(expected)
+    assert expected["cost_near_ties_5"] > 0 and expected["policy_near_ties_5"] > 0
 
 
 def test_reinforce_is_the_mean_of_advantage_times_likelihood(tours: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from polarvrp.files import write_rows, write_text
 from polarvrp.training.clock import PHASES
+from polarvrp.training.objectives import MARGINS
 
 SCHEMA = pa.schema(
     [
@@ -28,12 +29,19 @@ SCHEMA = pa.schema(
         pa.field("peak_memory_gb", pa.float64()),
         pa.field("refined_tours", pa.int64()),
         pa.field("refinement_improvement_percent", pa.float64()),
+        pa.field("refinement_likelihood_change", pa.float64()),
         pa.field("refinement_weight", pa.float64()),
+        pa.field("preferred_pairs", pa.int64()),
+        pa.field("preferred_cost_gap", pa.float64()),
+        pa.field("preferred_policy_gap", pa.float64()),
+        *(pa.field(name, pa.int64()) for name in MARGINS if "near_ties" in name),
     ]
 )
 """Columns of ``history.parquet``. ``seconds`` is the wall time of the steps, validation apart; costs are means over
 the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour; the improvement is a mean over refined tours; the
-weight is that of the loss with them, null without a ramp."""
+change of log-likelihood is that from the original to the refined tour, their mean; the weight is that of the loss with
+refined tours, null without a ramp. Preferred pairs and near-ties are numbers, their gaps means; all null where no tours
+are compared."""
 
 
 def epoch_row(
@@ -72,9 +80,19 @@ def epoch_row(
         "peak_memory_gb": peak_memory_gb,
         "refined_tours": refined,
         "refinement_improvement_percent": 100 * sums["refinement_improvement"] / refined if refined else None,
+        "refinement_likelihood_change": sums["refinement_likelihood_change"] / refined if refined else None,
         "refinement_weight": sums["refinement_weight"] / instances if "refinement_weight" in sums else None,
     }
-    return row | {f"seconds_{phase}": sums[f"seconds_{phase}"] for phase in PHASES}
+    return row | _margins(sums) | {f"seconds_{phase}": sums[f"seconds_{phase}"] for phase in PHASES}
+
+
+def _margins(sums: Mapping[str, float]) -> dict[str, Any]:
+    """Columns of the preferred pairs, null without any."""
+    pairs = int(sums.get("preferred_pairs", 0))
+    if pairs == 0:
+        return dict.fromkeys(MARGINS)
+    gaps = {name: sums[name] / pairs for name in MARGINS if name.endswith("gap")}
+    return gaps | {name: int(sums[name]) for name in MARGINS if name not in gaps}
 
 
 def write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -25,10 +25,27 @@ from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import Share
-from polarvrp.training.objectives import Objective, loss_and_coefficients, mean_of_legal
+from polarvrp.training.objectives import (
+    MARGINS,
+    Objective,
+    compares,
+    loss_and_coefficients,
+    mean_of_legal,
+    preference_margins,
+)
 from polarvrp.training.rewards import RewardNormalizer
 
-SUMS = ("instances", "loss", "sampled_cost", "best_cost", "greedy_cost", "refined_tours", "refinement_improvement")
+SUMS = (
+    "instances",
+    "loss",
+    "sampled_cost",
+    "best_cost",
+    "greedy_cost",
+    "refined_tours",
+    "refinement_improvement",
+    "refinement_likelihood_change",
+    *MARGINS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +223,11 @@ class Microbatch:
         context, tours, refinement = self._context, self.tours, self.refinement
         context.policy.draw_noise_from(self._noise)
         self._weighted: list[tuple[Decisions, Tensor]]
+        cost, likelihood = tours.cost, tours.log_likelihood
         if refinement is None:
-            cost = tours.cost
             if context.normalizer is not None:
                 cost = context.normalizer(cost, self.environment.instances.flags, self.statistics)
-            loss, coefficients = loss_and_coefficients(context.objective, cost, tours.log_likelihood)
+            loss, coefficients = loss_and_coefficients(context.objective, cost, likelihood)
             self._weighted = [(tours.decisions, coefficients)]
         else:
             with bfloat16_products(tours.cost.device, context.bfloat16):
@@ -227,7 +244,7 @@ class Microbatch:
                 loss = torch.lerp(sampled_loss, loss, weight)
                 kept, taken = torch.lerp(sampled, kept, weight), weight * taken
             self._weighted = [(tours.decisions, kept), (refinement.replayed.decisions, taken)]
-        self.sums = self._sums(loss)
+        self.sums = self._sums(loss, cost, likelihood)
 
     def backward(self) -> None:
         """Add this microbatch's share of the gradient."""
@@ -246,15 +263,25 @@ class Microbatch:
         needed = [(root, grad) for root, grad in roots if root.requires_grad]
         torch.autograd.backward([root for root, _ in needed], [grad for _, grad in needed])
 
-    def _sums(self, loss: Tensor) -> Tensor:
-        """Sums over instances in the order of ``SUMS``, float64, ``[7]``."""
-        tours, batch = self.tours, len(self.tours.cost)
-        extra = PARADIGMS[self._context.config.paradigm].greedy_row
+    def _sums(self, loss: Tensor, cost: Tensor, likelihood: Tensor) -> Tensor:
+        """Sums over instances in the order of ``SUMS``, float64.
+
+        Args:
+            loss: Mean over the instances.
+            cost: Of the tours that were compared, ``[B, S]``.
+            likelihood: Likewise.
+        """
+        tours, batch, config = self.tours, len(self.tours.cost), self._context.config
+        extra = PARADIGMS[config.paradigm].greedy_row
         sampled = tours.cost[:, :-1] if extra else tours.cost
         zero = torch.zeros_like(loss)
-        refined, improvement = zero, zero
+        refined, improvement, change = zero, zero, zero
         if self.refinement is not None:
             refined, improvement = self.refinement.accepted.sum(), self.refinement.improvement.sum()
+            change = (likelihood - tours.log_likelihood).gather(1, self.refinement.row).sum()
+        margins = [zero] * len(MARGINS)
+        if compares(config):
+            margins = list(preference_margins(cost, likelihood, config.temperature))
         values = (
             torch.full_like(loss, batch),
             loss.double() * batch,
@@ -263,5 +290,7 @@ class Microbatch:
             tours.cost[:, -1].sum() if extra else zero,
             refined,
             improvement,
+            change,
+            *margins,
         )
         return torch.stack([value.double() for value in values])

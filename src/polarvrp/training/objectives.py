@@ -21,6 +21,24 @@ EQUAL_COSTS = 1e-5
 """Relative difference up to which tours count as equally long: the same routes in another order have another sum in
 float32, and by that alone a tour would be preferred to itself."""
 
+NEAR_TIES = {"0_1": 0.001, "0_5": 0.005, "1": 0.01, "5": 0.05}
+"""Tolerances of near-ties, by their percentage in names of columns."""
+
+MARGINS = (
+    "preferred_pairs",
+    "preferred_cost_gap",
+    "preferred_policy_gap",
+    *(f"cost_near_ties_{percent}" for percent in NEAR_TIES),
+    *(f"policy_near_ties_{percent}" for percent in NEAR_TIES),
+)
+"""What is added up of preferred pairs: their number, differences of costs and, times the temperature, of
+log-likelihoods, and numbers of near-ties."""
+
+
+def compares(config: TrainConfig) -> bool:
+    """Whether the loss of a training compares tours in pairs."""
+    return "temperature" in PARADIGMS[config.paradigm].objective_settings
+
 
 def objective_of(config: TrainConfig) -> Objective:
     """Loss of a training, as the record of its paradigm says."""
@@ -62,10 +80,48 @@ def preference(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tens
 
     Source: section on preference optimization with local augmented refinement.
     """
-    clearly_less = (1 - EQUAL_COSTS) * cost
-    preferred = (cost[:, :, None] < clearly_less[:, None, :]) & cost.isfinite()[:, None, :]
     margin = temperature * (log_likelihood[:, :, None] - log_likelihood[:, None, :])
-    return -torch.where(preferred, logsigmoid(margin), torch.zeros_like(margin)).mean()
+    return -torch.where(preferred_pairs(cost), logsigmoid(margin), torch.zeros_like(margin)).mean()
+
+
+def preferred_pairs(cost: Tensor) -> Tensor:
+    """Pairs (j, k) of an instance's tours of which the first is preferred, bool, ``[B, S, S]``."""
+    clearly_less = (1 - EQUAL_COSTS) * cost
+    return (cost[:, :, None] < clearly_less[:, None, :]) & cost.isfinite()[:, None, :]
+
+
+def preference_margins(cost: Tensor, log_likelihood: Tensor, temperature: float) -> Tensor:
+    """How decisive the preferred pairs are, in cost and in the eyes of the policy, as sums over them.
+
+    A pair is a near-tie at a tolerance if its costs, or log-likelihoods, differ by a smaller share of those of the
+    preferred tour.
+
+    Args:
+        cost: Float, ``[B, S]``.
+        log_likelihood: Float, ``[B, S]``.
+        temperature: The paper's alpha.
+
+    Returns:
+        In the order of ``MARGINS``, float64.
+
+    Source: appendix on the preference-margin analysis.
+    """
+    preferred = preferred_pairs(cost)
+    cost = cost.masked_fill(cost.isinf(), 0.0)
+    cost_gap = cost[:, None, :] - cost[:, :, None]
+    policy_gap = (log_likelihood[:, :, None] - log_likelihood[:, None, :]).abs()
+
+    def near_ties(gap: Tensor, scale: Tensor) -> list[Tensor]:
+        return [(preferred & (gap < share * scale.abs()[:, :, None])).sum() for share in NEAR_TIES.values()]
+
+    sums = [
+        preferred.sum(),
+        (cost_gap * preferred).sum(dtype=torch.float64),
+        temperature * (policy_gap * preferred).sum(dtype=torch.float64),
+        *near_ties(cost_gap, cost),
+        *near_ties(policy_gap, log_likelihood),
+    ]
+    return torch.stack([value.double() for value in sums])
 
 
 def mean_of_legal(cost: Tensor) -> Tensor:

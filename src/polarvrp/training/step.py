@@ -25,7 +25,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
 from polarvrp.training.group import SINGLE, Group, flatten, unflatten
 from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
-from polarvrp.training.objectives import objective_of
+from polarvrp.training.objectives import MARGINS, compares, objective_of
 from polarvrp.training.plan import Plan
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refinement_weight, refines
@@ -115,8 +115,9 @@ class TrainingStep:
 
         Returns:
             ``instances``; sums over instances of ``loss``, ``sampled_cost``, ``greedy_cost`` (POLAR) and
-            ``best_cost``; ``refined_tours`` and the sum of their ``refinement_improvement``; under a ramp also of
-            ``refinement_weight``; ``seconds_{phase}``.
+            ``best_cost``; ``refined_tours`` and the sums of their ``refinement_improvement`` and
+            ``refinement_likelihood_change``; under a ramp also of ``refinement_weight``; ``objectives.MARGINS`` where
+            tours are compared; ``seconds_{phase}``.
         """
         self._ramp.fill_(ramp)
         self._policy.ramp = self._ramp if ramp < 1.0 else 1.0
@@ -179,6 +180,8 @@ class TrainingStep:
         named = dict(zip(SUMS, sums, strict=True))
         if not PARADIGMS[self._config.paradigm].greedy_row:
             del named["greedy_cost"]
+        if not compares(self._config):
+            named = {key: value for key, value in named.items() if key not in MARGINS}
         return named | {f"seconds_{phase}": value for phase, value in seconds.items()}
 
 
