@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
@@ -240,11 +241,19 @@ class Microbatch:
             taken = coefficients.gather(1, refinement.row) * refinement.accepted
             kept = refinement.put(coefficients, torch.zeros_like(taken))
             if (weight := context.refinement_weight) is not None:
-                sampled_loss, sampled = loss_and_coefficients(context.objective, tours.cost, tours.log_likelihood)
+                sampled_loss, sampled = self._sampled_loss()
                 loss = torch.lerp(sampled_loss, loss, weight)
                 kept, taken = torch.lerp(sampled, kept, weight), weight * taken
             self._weighted = [(tours.decisions, kept), (refinement.replayed.decisions, taken)]
         self.sums = self._sums(loss, cost, likelihood)
+
+    def _sampled_loss(self) -> tuple[Tensor, Tensor]:
+        """Loss of the sampled tours alone, and its coefficients for all tours, 0 for the greedy one, ``[B, S]``."""
+        tours, greedy = self.tours, int(PARADIGMS[self._context.config.paradigm].greedy_row)
+        count = tours.cost.shape[1] - greedy
+        cost, likelihood = tours.cost[:, :count], tours.log_likelihood[:, :count]
+        loss, coefficients = loss_and_coefficients(self._context.objective, cost, likelihood)
+        return loss, pad(coefficients, (0, greedy))
 
     def backward(self) -> None:
         """Add this microbatch's share of the gradient."""
