@@ -11,7 +11,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables
 from polarvrp.catalog.methods import METHODS, method_of
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
-from polarvrp.study.experiments import ablation_runs, experiment_runs, main_runs, study_runs, table_runs
+from polarvrp.study.experiments import ablation_runs, asked_runs, experiment_runs, main_runs, study_runs, table_runs
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import train_spec
 from polarvrp.tables.ablations import at_defaults
@@ -90,8 +90,15 @@ def test_tables_list_other_ablations_only_when_at_hand(quick: StudyConfig) -> No
     assert cell not in table_runs(quick, "training_paradigms")
     assert cell in table_runs(quick, "training_paradigms", [cell, swept])
     assert swept not in table_runs(quick, "training_paradigms", [cell, swept])
-    assert set(table_runs(quick, "in_distribution", [cell, swept])) == {*study_runs(quick), cell, swept}
+    assert set(table_runs(quick, "in_distribution", [cell, swept])) == {*main_runs(quick), cell, swept}
     assert table_runs(quick, "task_experts") == experiment_runs(quick, "task_experts")
+
+
+def test_runs_are_asked_for_by_the_targets_that_make_them(paper: StudyConfig) -> None:
+    every = set(study_runs(paper))
+    assert asked_runs(paper, ()) == asked_runs(paper, {"tables"}) == every
+    assert asked_runs(paper, {"results/tables/in_distribution.parquet"}) == asked_runs(paper, {"datasets"}) == set()
+    assert asked_runs(paper, {"ablations", "datasets"}) == set(ablation_runs(paper)) < every
 
 
 def test_registries_agree() -> None:

@@ -43,6 +43,12 @@ def test_paper_plans_the_whole_paper_in_chunks(workflow) -> None:
     assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
 
 
+def test_a_table_asks_for_what_it_compares(workflow) -> None:
+    jobs = workflow.dry("results/tables/in_distribution.parquet", "--config", "scale=paper").jobs
+    assert jobs["train_policy"] == jobs["evaluate_policy"] == 14
+    assert not {"solve_reference_chunk", "merge_references", "evaluate_zero_shot"}.intersection(jobs)
+
+
 def test_laptop_solves_what_was_not_published_in_a_folder_of_its_own(workflow) -> None:
     jobs = workflow.dry("--config", "scale=laptop").jobs
     assert jobs["merge_references"] == 48 * 2 and jobs["train_policy"] == jobs["evaluate_policy"] == 37

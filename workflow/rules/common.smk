@@ -89,14 +89,14 @@ def set_x_costs(runs):
     return [SET_X.format(run=run.name) for run in runs]
 
 
-def extra_ablations():
-    """Ablations that the scale does not name are listed in tables once trained, or when target ablations is asked."""
-    asked = "ablations" in workflow.dag_settings.targets
-    return [run for run in experiments.ablation_runs(study) if asked or Path(WEIGHTS.format(run=run.name)).exists()]
+def runs_at_hand():
+    """Runs that tables list beside those that they ask for: trained ones, and those that a target makes anyway."""
+    asked = experiments.asked_runs(study, workflow.dag_settings.targets)
+    return [run for run in experiments.every_run(study) if run in asked or Path(WEIGHTS.format(run=run.name)).exists()]
 
 
 def listed_runs(table):
-    return experiments.table_runs(study, table, extra_ablations())
+    return experiments.table_runs(study, table, runs_at_hand())
 
 
 # Tables and figures

@@ -14,6 +14,9 @@ from polarvrp.config.study import StudyConfig
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.specs import ablation_defaults
 
+WHOLE_STUDY = frozenset({"all", "train", "policies", "evaluate", "tables", "figures", "report"})
+"""Targets of the workflow that make every run of the study."""
+
 
 def main_runs(study: StudyConfig, experiment: Experiment | None = None) -> list[RunSpec]:
     """Runs of the main tables: every method at every size."""
@@ -98,8 +101,7 @@ def experiment_runs(study: StudyConfig, name: str) -> list[RunSpec]:
 
     Args:
         study: The study.
-        name: A key of ``EXPERIMENTS``; ``in_distribution`` and ``paper_comparison`` name the main runs here, though
-            their tables list every other run of the study too.
+        name: A key of ``EXPERIMENTS``.
     """
     experiment = EXPERIMENTS[name]
     runs: list[RunSpec] = resolve(experiment.runs)(study, experiment)
@@ -117,17 +119,37 @@ def ablation_runs(study: StudyConfig) -> list[RunSpec]:
     return _distinct(run for name in ablations() for run in experiment_runs(whole, name))
 
 
+def every_run(study: StudyConfig) -> list[RunSpec]:
+    """Every run of the study and of the paper's grids and sweeps, each once."""
+    return _distinct((*study_runs(study), *ablation_runs(study)))
+
+
+def asked_runs(study: StudyConfig, targets: Collection[str]) -> set[RunSpec]:
+    """Runs that are made whatever tables ask for.
+
+    Args:
+        study: The study.
+        targets: Targets of the workflow that were named; none means all.
+    """
+    runs: set[RunSpec] = set()
+    if not targets or not WHOLE_STUDY.isdisjoint(targets):
+        runs.update(study_runs(study))
+    if "ablations" in targets:
+        runs.update(ablation_runs(study))
+    return runs
+
+
 def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ()) -> list[RunSpec]:
-    """Runs that a table lists.
+    """Runs that a table lists: those that it compares, and others that are at hand.
 
     Args:
         study: The study.
         name: A key of ``EXPERIMENTS``.
-        at_hand: Ablation runs that were trained, or are about to be, although the study does not name them.
+        at_hand: Runs that were trained, or are about to be, whatever the table asks for.
     """
     own = experiment_runs(study, name)
     if name == "in_distribution":
-        return _distinct((*study_runs(study), *at_hand))
+        return [run for run in every_run(study) if run in own or run in at_hand]
     if EXPERIMENTS[name].grid is not None:
         whole = experiment_runs(study.replace(grid_backbones=grid_backbones()), name)
         return [run for run in whole if run in own or run in at_hand]
