@@ -34,6 +34,7 @@ from polarvrp.training.plan import Plan
 from polarvrp.training.step import TrainingStep
 
 fused = pytest.importorskip("polarvrp.decoding.fused.engine")
+self_check = pytest.importorskip("polarvrp.decoding.fused.self_check").self_check
 TINY = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
 FULL = ModelConfig()
 INTERPRETED = pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter serves where there is no GPU")
@@ -76,6 +77,15 @@ def decoder_gradient(
         engine.score_gradient(policy, leaf, instances, decisions, weights)
     parts = [leaf.grad, *(parameter.grad for parameter in policy.decoder.parameters())]
     return torch.cat([part.float().flatten() for part in parts if part is not None])
+
+
+@pytest.mark.gpu
+@pytest.mark.first_light
+def test_first_light() -> None:
+    """One network and size, with everything that the level consists of, captured too."""
+    agreement, capture_problem = self_check(policy_on(FULL, "cuda"), 51, bfloat16=True)
+    assert agreement.problem is None
+    assert capture_problem is None
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), [("polarnet", "ple"), ("routefinder", "shared"), ("cada", "shared")])
@@ -234,7 +244,7 @@ def test_no_phase_of_a_fused_step_waits_for_the_device(paradigm: str, monkeypatc
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("paradigm", ["rl", "po", "polar"])
+@pytest.mark.parametrize("paradigm", ["rl", pytest.param("po", marks=pytest.mark.first_light), "polar"])
 def test_captured_steps_equal_uncaptured_ones(paradigm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def outcome() -> tuple[list[dict[str, float]], Tensor]:
         policy = build_policy(FULL, 0).to("cuda").train()

@@ -33,6 +33,7 @@ from polarvrp.decoding.fused.checks.scoring import pack_steps
 from polarvrp.decoding.fused.kernels import scoring as kernels
 from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
 
+FIRST_LIGHT = pytest.mark.first_light
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}
 NETWORKS = {
@@ -122,7 +123,7 @@ def assert_close(found: Gradients, wanted: Gradients, tolerance: float) -> None:
         assert error < tolerance, f"{name}: relative error {error:.1e}"
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [pytest.param(next(iter(NETWORKS)), marks=FIRST_LIGHT), *list(NETWORKS)[1:]])
 def test_likelihoods_and_gradients_equal_those_of_batched_operations(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +186,7 @@ def test_empty_slots_contribute_exactly_nothing(head: str) -> None:
         assert torch.equal(found[name], gradient), name
 
 
-@pytest.mark.parametrize("head", ["gated", "plain"])
+@pytest.mark.parametrize("head", [pytest.param("gated", marks=FIRST_LIGHT), "plain"])
 def test_bfloat16_stays_close_to_float32(head: str) -> None:
     case = make_case(head=head)
     case = dataclasses.replace(case, embeddings=case.embeddings.bfloat16().float())

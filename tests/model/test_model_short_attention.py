@@ -64,6 +64,7 @@ def test_attention_and_gradients_are_those_of_tensor_operations(
         assert (ours - theirs).norm() < 1e-5 * theirs.norm()
 
 
+@pytest.mark.first_light
 def test_tables_of_the_first_rows_serve_too(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     layer, rows = Attention(WIDTH, HEADS).to(DEVICE), torch.randn(3, 7, WIDTH).to(DEVICE)
@@ -72,6 +73,7 @@ def test_tables_of_the_first_rows_serve_too(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(found, results(layer, rows, rotation, 7, False, monkeypatch), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.first_light
 def test_bfloat16_stays_close_to_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     packed = torch.randn(3, 9, 3, HEADS, WIDTH // HEADS, device=DEVICE).bfloat16()
