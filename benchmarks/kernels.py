@@ -130,7 +130,7 @@ def compile_rollout(
         "hidden_block": fused_rollout.HIDDEN_BLOCK,
         "node_block": node_block,
         "rows": rows,
-        "chunk": min(rows, fused_rollout.MASK_BLOCK // node_block),
+        "chunk": min(rows, fused_rollout.MASK_ROWS),
         "stages": fused_rollout.STAGES,
     } | constants
     return compiled(kernels.rollout, arguments, constants, capability, warps)

@@ -27,7 +27,7 @@ INITIAL_ROOM = 1.6
 EMPTY_SHARE = 0.5
 """Of an instance's last tile, on average."""
 
-SPARE_ROOM = 1.1
+SPARE_ROOM = 1.03
 UNEVENNESS = 1.5
 """How much more than the mean the tours of one kernel program may decide."""
 

@@ -20,10 +20,13 @@ from polarvrp.decoding.fused.packing import TILE, PackedDecisions
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 
 SLOTS_PER_CHUNK = 1 << 16
-"""Bounds the memory of the head; a power of two, as smaller chunks are."""
+"""Bounds the memory of the head."""
+
+CHUNK_STEP = 1 << 14
+"""The last chunk has a multiple of so many slots; a chunk that is alone and smaller has a power of two."""
 
 GLIMPSE_PROGRAMS = 1000
-POINTER_PROGRAMS = 300
+POINTER_PROGRAMS = 132
 """Wanted of a chunk's backward kernels, to fill a large GPU; an instance's tiles are split among programs for that."""
 
 SMALLEST_BLOCK = 16
@@ -138,8 +141,8 @@ class Sums:
 def chunks_of(packed: PackedDecisions, batch: int) -> Iterator[DecisionChunk]:
     """Chunks of few sizes, so that little is compiled twice; the last one is filled up with unused tiles."""
     capacity = len(packed.row)
-    size = min(SLOTS_PER_CHUNK, max(TILE, 1 << (capacity - 1).bit_length()))
-    missing = -capacity % size
+    size = min(SLOTS_PER_CHUNK, _rounded_up(capacity))
+    missing = _rounded_up(capacity) - capacity
 
     def split(values: Tensor, fill: int = 0) -> tuple[Tensor, ...]:
         if missing:
@@ -155,6 +158,13 @@ def chunks_of(packed: PackedDecisions, batch: int) -> Iterator[DecisionChunk]:
         yield DecisionChunk(
             instance[index], owner, row, current, action, features, mask, valid, packed.first_tile, first
         )
+
+
+def _rounded_up(slots: int) -> int:
+    """Slots of the last chunk and those before it."""
+    if slots >= CHUNK_STEP:
+        return -(-slots // CHUNK_STEP) * CHUNK_STEP
+    return int(max(TILE, 1 << (slots - 1).bit_length()))
 
 
 def packed_glimpse(query: Tensor, shared: Shared, sums: Sums | None, chunk: DecisionChunk) -> Tensor:

@@ -41,8 +41,8 @@ ROWS = {torch.bfloat16: TILE, torch.float16: TILE, torch.float32: 16}
 HIDDEN_BLOCK = 32
 """Hidden features of the decoder computed at once."""
 
-MASK_BLOCK = 2048
-"""Entries of the rows' masks computed at once."""
+MASK_ROWS = 32
+"""Rows whose masks are computed at once."""
 
 WARPS = 4
 STAGES = 3
@@ -177,7 +177,7 @@ def fused_rollout(
         hidden_block=_hidden_block(_hidden(decoder.head)),
         node_block=_node_block(num_nodes),
         rows=rows,
-        chunk=min(rows, MASK_BLOCK // _node_block(num_nodes)),
+        chunk=min(rows, MASK_ROWS),
         stages=STAGES,
         num_warps=WARPS,
     )

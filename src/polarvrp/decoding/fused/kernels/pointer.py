@@ -15,7 +15,7 @@ import triton.language as tl
 
 from polarvrp.decoding.fused.kernels.rules import contains, free_share
 from polarvrp.model import decoder, norms
-from polarvrp.model.kernels.products import EXCLUDED, product
+from polarvrp.model.kernels.products import EXCLUDED, INTERPRETED, product
 
 CLIP = tl.constexpr(decoder.CLIP)
 NORM_EPSILON = tl.constexpr(norms.EPSILON)
@@ -95,6 +95,19 @@ def times(left, right):
 
 
 @triton.jit
+def sigmoid(values, dtype: tl.constexpr):
+    """Logistic function for operands of ``dtype``, by the hardware's tanh where they are bfloat16.
+
+    Its error of 2e-4 is a tenth of their rounding.
+    """
+    if dtype == tl.bfloat16 and not INTERPRETED:
+        assembly: tl.constexpr = "tanh.approx.f32 $0, $1;"
+        half = tl.inline_asm_elementwise(assembly, "=f,f", [0.5 * values], dtype=tl.float32, is_pure=True, pack=1)
+        return 0.5 + 0.5 * half
+    return tl.sigmoid(values)
+
+
+@triton.jit
 def affine(table, weight, current, seen, columns, width: tl.constexpr):
     """Some columns of a map of embedding and state: the share of the embedding looked up, ``[R, columns]``."""
     rows = tl.arange(0, STATE_BLOCK)
@@ -159,7 +172,8 @@ def add_glimpses(
         glimpse = glimpse_of(tables, weights, seen, current, moves, nodes, num_nodes, head, width, heads, masking)
         columns = tl.arange(0, head_width) + head * head_width
         if gated:
-            glimpse *= tl.sigmoid(affine(tables.gates, weights.gate, current, seen, columns, width))
+            gate = affine(tables.gates, weights.gate, current, seen, columns, width)
+            glimpse *= sigmoid(gate, weights.gate.dtype.element_ty)
         total += times(glimpse, tl.load(weights.output + columns[:, None] * width + features[None, :]))
     return total
 
@@ -182,7 +196,7 @@ def add_gated_feed_forward(rows, weights, hidden: tl.constexpr, block: tl.conste
         units = tl.arange(0, block) + first
         place = features[:, None] * (2 * hidden) + units[None, :]
         gate = times(operand, tl.load(weights.up + place))
-        gate = gate * tl.sigmoid(gate) * times(operand, tl.load(weights.up + hidden + place))
+        gate = gate * sigmoid(gate, operand.dtype) * times(operand, tl.load(weights.up + hidden + place))
         rows += times(gate, tl.load(weights.down + units[:, None] * width + features[None, :]))
     return rows
 
