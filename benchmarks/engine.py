@@ -189,7 +189,7 @@ def training(
         torch.cuda.reset_peak_memory_stats()
     for number in range(WARM_UP_STEPS):
         step.run(0, 1, number, batch)
-    step.begin_epoch()
+    step.resize_buffers()
     for number in range(WARM_UP_STEPS):
         step.run(0, 2, number, batch)
     step.run(0, 2, WARM_UP_STEPS, EPOCH_INSTANCES % batch or batch)  # the odd batch that ends an epoch

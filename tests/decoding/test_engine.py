@@ -98,7 +98,7 @@ def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, 
     policy, environment = policy_on(config, device, backbone, encoder), Environment(instances)
     engine, plain = make_engine(policy, instances.num_nodes, "fused"), ParallelEngine(graphed=False)
     tours = rolled_out(engine, policy, environment)
-    engine.synchronize(environment, tours)
+    engine.synchronize(environment, tours, engine.usage(tours))
 
     replayed = plain.replay(environment, tours.actions, num_free=1 if depots == 1 else 2)
     legal = tours.cost.isfinite()
@@ -142,7 +142,7 @@ def test_ten_thousand_tours_of_every_variant_pass_the_exact_checker(size: int, g
             environment = Environment(to_tensors(arrays, "cuda"))
             engine = make_engine(policy, environment.instances.num_nodes, "fused")
             tours = rolled_out(engine, policy, environment, None if greedy else 2)
-            engine.synchronize(environment, tours)
+            engine.synchronize(environment, tours, engine.usage(tours))
             checks.append(pool.submit(problems_of, arrays, tours.actions.cpu().numpy(), tours.cost.cpu().numpy()))
         assert [problem for check in checks for problem in check.result()] == []
 
@@ -169,20 +169,23 @@ def timeless(sums: dict[str, float]) -> dict[str, float]:
 
 
 @INTERPRETED
+@pytest.mark.parametrize("paradigm", ["po", "rl"])
 def test_a_step_without_room_is_made_again_and_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    paradigm: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def outcome(room: float) -> tuple[dict[str, float], Tensor]:
+    def outcome(room: float) -> tuple[dict[str, float], list[float], Tensor]:
         monkeypatch.setattr(fused, "INITIAL_ROOM", room)
         policy = policy_on(TINY, "cpu")
-        step = step_of(policy, config_of("po", 5, 3))
-        return timeless(step.run(0, 1, 0, 3)), numbers_of(policy)
+        step = step_of(policy, config_of(paradigm, 5, 3, normalize_rewards=paradigm == "rl"))
+        return timeless(step.run(0, 1, 0, 3)), step.reward_means, numbers_of(policy)
 
-    sums, numbers = outcome(1.6)
+    sums, means, numbers = outcome(1.6)
     caplog.set_level("INFO")
-    again, scarce = outcome(0.2)
+    again, means_again, scarce = outcome(0.2)
     assert "decisions found no room; making 1.5 times as much" in caplog.text
     assert again == sums
+    assert means_again == means
+    assert bool(means) == (paradigm == "rl")
     torch.testing.assert_close(scarce, numbers, rtol=0, atol=1e-6)
 
 
@@ -190,23 +193,42 @@ def test_a_step_without_room_is_made_again_and_changes_nothing(
 def test_lost_decisions_are_told_and_room_follows_need() -> None:
     policy, engine = policy_on(TINY, "cpu"), fused.FusedEngine()
     environment = Environment(to_tensors(to_arrays(mixed(["CVRP", "OVRPTW", "VRPL"], 6, count=1))))
-    engine.synchronize(environment, rolled_out(engine, policy, environment))
-    roomy = rolled_out(engine, policy, environment)
+
+    def sound_tours() -> Rollout:
+        tours = rolled_out(engine, policy, environment)
+        engine.synchronize(environment, tours, engine.usage(tours))
+        return tours
+
+    roomy = sound_tours()
     assert engine.resize_buffers()
     assert not engine.resize_buffers()
-    fitted = rolled_out(engine, policy, environment)
-    engine.synchronize(environment, fitted)
+    fitted = sound_tours()
     assert len(fitted.decisions.row) < len(roomy.decisions.row)
     engine._room = 0.2
     with pytest.raises(BufferOverflowError, match=r"decisions found no room"):
-        engine.synchronize(environment, rolled_out(engine, policy, environment))
+        sound_tours()
     for _ in range(4):
         try:
-            engine.synchronize(environment, rolled_out(engine, policy, environment))
+            sound_tours()
         except BufferOverflowError:
             continue
         return
     pytest.fail("the room did not grow")
+
+
+@INTERPRETED
+def test_buffers_are_fitted_once_steps_have_warmed_up() -> None:
+    """What is captured then has the room that it needs, not that of a first guess."""
+    step = step_of(policy_on(TINY, "cpu"), config_of("po", 5, 3))
+    engine = step._context.engine
+    assert isinstance(engine, fused.FusedEngine)
+    rooms = [engine._room]
+    for number in range(3):
+        step.run(0, 1, number, 3)
+        rooms.append(engine._room)
+    assert rooms[0] == rooms[1] == fused.INITIAL_ROOM
+    assert rooms[2] < rooms[1]
+    assert rooms[3] == rooms[2]
 
 
 class NoWaiting(TorchDispatchMode):

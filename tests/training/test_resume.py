@@ -17,6 +17,7 @@ from helpers.tiny_training import RUN, tiny_spec
 from polarvrp.cli.main import main
 from polarvrp.study.specs import canonical, fingerprint
 from polarvrp.training import trainer as trainer_module
+from polarvrp.training.step import PendingStep
 from polarvrp.training.trainer import TrainJob, train
 
 pytestmark = pytest.mark.xdist_group("resumed training")
@@ -133,9 +134,9 @@ def test_a_state_in_mid_epoch_saves_the_work_of_a_killed_process(
         pass
 
     steps = 0
-    whole_step = trainer_module.TrainingStep.run
+    whole_step = trainer_module.TrainingStep.launch
 
-    def run(*arguments: Any) -> dict[str, float]:
+    def launch(*arguments: Any) -> PendingStep:
         nonlocal steps
         steps += 1
         if steps == 12:
@@ -143,7 +144,7 @@ def test_a_state_in_mid_epoch_saves_the_work_of_a_killed_process(
         return whole_step(*arguments)
 
     monkeypatch.setattr(trainer_module, "SECONDS_BETWEEN_STATES", seconds)
-    monkeypatch.setattr(trainer_module.TrainingStep, "run", run)
+    monkeypatch.setattr(trainer_module.TrainingStep, "launch", launch)
     with pytest.raises(Killed):
         train(job(tmp_path, validation))
     steps = 100

@@ -17,6 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from polarvrp.decoding.host_copy import HostCopy
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import Decisions, Replay, Rollout
 from polarvrp.decoding.sampling import Sampler
@@ -72,8 +73,16 @@ class Engine(Protocol):
                 instead.
         """
 
-    def synchronize(self, environment: Environment, tours: Rollout) -> None:
-        """Wait for recorded tours and check that no buffer overflowed.
+    def usage(self, tours: Rollout) -> HostCopy:
+        """How much room recorded tours took and whether it was enough, on its way to main memory."""
+
+    def synchronize(self, environment: Environment, tours: Rollout, usage: HostCopy) -> None:
+        """Wait for recorded tours, and for nothing launched after them; check that no buffer overflowed.
+
+        Args:
+            environment: The instances.
+            tours: Recorded.
+            usage: Theirs.
 
         Raises:
             InfeasibleTourError: If some customer cannot be served.

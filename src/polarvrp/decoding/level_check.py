@@ -144,7 +144,7 @@ class Probe:
             self.generator.manual_seed(SAMPLING_SEED)
             result = self()
             try:
-                self.engine.synchronize(self.environment, result.tours)
+                self.engine.synchronize(self.environment, result.tours, self.engine.usage(result.tours))
             except BufferOverflowError:
                 continue
             return result

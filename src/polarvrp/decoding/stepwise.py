@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from polarvrp.decoding.host_copy import HostCopy
 from polarvrp.decoding.rollout import (
     Decisions,
     Replay,
@@ -48,7 +49,11 @@ class StepwiseEngine(ABC):
         decisions = None if made.moves is None else self._decisions(environment, made.moves)
         return Rollout(made.actions, made.cost, made.log_likelihood, decisions, no_overflow(made.cost))
 
-    def synchronize(self, environment: Environment, tours: Rollout) -> None:  # noqa: B027  # the same for all of them
+    def usage(self, tours: Rollout) -> HostCopy:
+        """All that was needed was there."""
+        return HostCopy(tours.overflow)
+
+    def synchronize(self, environment: Environment, tours: Rollout, usage: HostCopy) -> None:  # noqa: B027  # the same for all of them
         """Nothing: lists of decisions grow as needed."""
 
     def resize_buffers(self) -> bool:

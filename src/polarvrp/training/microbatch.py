@@ -171,9 +171,13 @@ class Microbatch:
         index = self._row[..., None].expand(-1, -1, tours.actions.shape[2])
         self._chosen = tours.actions.gather(1, index)
 
+    def fetch_usage(self) -> None:
+        """Begin to copy what ``synchronize`` looks at."""
+        self._usage = self._context.engine.usage(self.tours)
+
     def synchronize(self) -> None:
         """Wait for the tours and check them; see ``Engine.synchronize``."""
-        self._context.engine.synchronize(self.environment, self.tours)
+        self._context.engine.synchronize(self.environment, self.tours, self._usage)
 
     def submit(self, refiner: Refiner, now: tuple[int, int, int]) -> None:
         """Give the chosen tours to the cores.

@@ -33,6 +33,14 @@ class RewardNormalizer:
         means: list[float] = self._means.tolist()
         return [] if means[0] != means[0] else means
 
+    def snapshot(self) -> Tensor:
+        """Copy of the means, for ``restore``, ``[GROUPS]``."""
+        return self._means.clone()
+
+    def restore(self, means: Tensor) -> None:
+        """Go back to earlier means."""
+        self._means.copy_(means)
+
     def reward_statistics(self, cost: Tensor, flags: Tensor) -> Tensor:
         """Number of instances of each group and the sum of their mean costs; processes add theirs up.
 

@@ -5,6 +5,7 @@ the cores as soon as its tours are built.
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.graphs import CaptureError
+from polarvrp.decoding.host_copy import HostCopy
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import BufferOverflowError
 from polarvrp.errors import EngineError
@@ -23,10 +25,11 @@ from polarvrp.model.policy import Policy
 from polarvrp.problem.torch_generator import draw_variants, generate_batch
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
+from polarvrp.training.clock import PhaseClock
 from polarvrp.training.group import SINGLE, Group, flatten, unflatten
 from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
 from polarvrp.training.objectives import MARGINS, compares, objective_of
-from polarvrp.training.plan import Plan
+from polarvrp.training.plan import WARM_UP_RUNS, Plan
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refinement_weight, refines
 
@@ -82,6 +85,8 @@ class TrainingStep:
             torch.ones((), device=self._device) if config.refinement_ramp > 0 else None,
         )
         self.refinement_gap = refinement_gap
+        self._steps = 0
+        self._last: PendingStep | None = None
         self._ramp = torch.ones((), device=self._device)
         self._shaped: dict[Shape, ShapedStep] = {}
         # Work on a stream of its own: the default one cannot be captured, and backward passes stay on their stream.
@@ -98,13 +103,17 @@ class TrainingStep:
         """Running means of the normaliser, to be kept in checkpoints."""
         return [] if self._context.normalizer is None else self._context.normalizer.means
 
-    def begin_epoch(self) -> None:
-        """Adapt the engine's capacities to the epoch before."""
+    def resize_buffers(self) -> None:
+        """Adapt the engine's buffers to the steps since the last time; done once the first ones have warmed up too."""
         if self._context.engine.resize_buffers():
             self._shaped.clear()
 
     def run(self, stage: int, epoch: int, step: int, batch_size: int, ramp: float = 1.0) -> dict[str, float]:
-        """One update of the parameters.
+        """One update of the parameters; arguments and result as of :meth:`launch` and :meth:`PendingStep.read`."""
+        return self.launch(stage, epoch, step, batch_size, ramp).read()
+
+    def launch(self, stage: int, epoch: int, step: int, batch_size: int, ramp: float = 1.0) -> "PendingStep":
+        """One update of the parameters, which a GPU may still be busy with on return.
 
         Args:
             stage: From 0.
@@ -114,42 +123,65 @@ class TrainingStep:
             ramp: How much of the decoder's residual block is on.
 
         Returns:
-            ``instances``; sums over instances of ``loss``, ``sampled_cost``, ``greedy_cost`` (POLAR) and
-            ``best_cost``; ``refined_tours`` and the sums of their ``refinement_improvement`` and
-            ``refinement_likelihood_change``; under a ramp also of ``refinement_weight``; ``objectives.MARGINS`` where
-            tours are compared; ``seconds_{phase}``.
+            Its sums, on their way to main memory.
         """
-        self._ramp.fill_(ramp)
-        self._policy.ramp = self._ramp if ramp < 1.0 else 1.0
         refined = self._refiner is not None and refines(self._config, epoch)
+        if self._context.refinement_weight is not None and self._last is not None:
+            self._last.read()  # its gap decides on this step's weight
         weight = refinement_weight(self._config, self.refinement_gap, ramp)
-        if self._context.refinement_weight is not None:
-            self._context.refinement_weight.fill_(weight)
         variants = self._variants((stage, epoch, step))
         key = (stage, refined, ramp < 1.0, batch_size, variants)
-        if self._stream is not None:  # ramp, learning rate and restored state were written on the caller's stream
+        if self._stream is not None:  # learning rate and restored state were written on the caller's stream
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            while True:
-                try:
-                    sums = self._attempt(key, (stage, epoch, step))
-                    break
-                except BufferOverflowError as error:
-                    logger.info("%s", error)
-                    self._shaped.clear()  # no parameter has changed yet, and all streams start anew
-                except CaptureError as error:
-                    self._leave_graphs(error)
-        if refined and self._context.refinement_weight is not None:
-            sums["refinement_weight"] = weight * sums["instances"]
-            gap = sums["refinement_improvement"] / (sums["instances"] * self._config.refined_tours)
+            self._ramp.fill_(ramp)
+            self._policy.ramp = self._ramp if ramp < 1.0 else 1.0
+            if self._context.refinement_weight is not None:
+                self._context.refinement_weight.fill_(weight)
+            sums, clock = self._attempt(key, (stage, epoch, step))
+        self._steps += 1
+        if self._steps == WARM_UP_RUNS:  # before anything is captured with too much room
+            self.resize_buffers()
+        self._last = PendingStep(self, sums, clock, weight if refined else None)
+        return self._last
+
+    def named(self, sums: Sequence[float], weight: float | None) -> dict[str, float]:
+        """Sums of a step by their names; notes the gap of refined tours where the weight of refinement follows it.
+
+        Args:
+            sums: Over instances, in the order of ``microbatch.SUMS``.
+            weight: Of refinement in that step, None if it did not refine.
+        """
+        named = dict(zip(SUMS, sums, strict=True))
+        if not PARADIGMS[self._config.paradigm].greedy_row:
+            del named["greedy_cost"]
+        if not compares(self._config):
+            named = {key: value for key, value in named.items() if key not in MARGINS}
+        if weight is not None and self._context.refinement_weight is not None:
+            named["refinement_weight"] = weight * named["instances"]
+            gap = named["refinement_improvement"] / (named["instances"] * self._config.refined_tours)
             old = gap if self.refinement_gap is None else self.refinement_gap
             self.refinement_gap = GAP_MEMORY * old + (1 - GAP_MEMORY) * gap
-        return sums
+        return named
+
+    def _attempt(self, key: Shape, now: tuple[int, int, int]) -> tuple[HostCopy, PhaseClock]:
+        """A step, made again as long as buffers overflow; no parameter has changed by then."""
+        normalizer = self._context.normalizer
+        means = None if normalizer is None else normalizer.snapshot()
+        while True:
+            try:
+                return self._shaped_step(key).run(now)
+            except BufferOverflowError as error:
+                logger.info("%s", error)
+            except CaptureError as error:
+                self._leave_graphs(error)
+            self._shaped.clear()
+            self._optimizer.zero_grad(set_to_none=True)
+            if normalizer is not None and means is not None:
+                normalizer.restore(means)
 
     def _leave_graphs(self, error: CaptureError) -> None:
         """Go on with level parallel, which captures no phase, unless another level was asked for.
-
-        The step is made again; running means of rewards may count it twice.
 
         Raises:
             EngineError: If level fused was.
@@ -160,15 +192,13 @@ class TrainingStep:
         logger.warning("%s; engine parallel is used from here on", reason)
         graphed = None if self._context.engine.level == "fused" else False
         self._context = replace(self._context, engine=ParallelEngine(graphed))
-        self._shaped.clear()
-        self._optimizer.zero_grad(set_to_none=True)
 
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""
         generator = torch.Generator().manual_seed(derive_seed(self._config.seed, "depots", *now))
         return draw_variants(self._config.stages[0].variants, generator)
 
-    def _attempt(self, key: Shape, now: tuple[int, int, int]) -> dict[str, float]:
+    def _shaped_step(self, key: Shape) -> "ShapedStep":
         _, refined, _, batch_size, variants = key
         if key not in self._shaped:
             # Graphs of a stage, of steps without refinement, or of the first epoch only hold memory once that is over.
@@ -176,13 +206,38 @@ class TrainingStep:
                 self._shaped.clear()
             refiner = self._refiner if refined else None
             self._shaped[key] = ShapedStep(self._context, self._optimizer, self._group, refiner, batch_size, variants)
-        sums, seconds = self._shaped[key].run(now)
-        named = dict(zip(SUMS, sums, strict=True))
-        if not PARADIGMS[self._config.paradigm].greedy_row:
-            del named["greedy_cost"]
-        if not compares(self._config):
-            named = {key: value for key, value in named.items() if key not in MARGINS}
-        return named | {f"seconds_{phase}": value for phase, value in seconds.items()}
+        return self._shaped[key]
+
+
+class PendingStep:
+    """A step whose numbers are on their way: read one step late, they cost no waiting.
+
+    Args:
+        owner: Of the step.
+        sums: Over instances, in the order of ``microbatch.SUMS``.
+        clock: Of its phases.
+        weight: Of refinement, None if it did not refine.
+    """
+
+    def __init__(self, owner: TrainingStep, sums: HostCopy, clock: PhaseClock, weight: float | None) -> None:
+        self._owner: TrainingStep | None = owner  # until it is read: a cycle would hold the memory of graphs for long
+        self._sums, self._clock, self._weight = sums, clock, weight
+        self._numbers: dict[str, float] = {}
+
+    def read(self) -> dict[str, float]:
+        """Numbers of the step; waits for its end.
+
+        Returns:
+            ``instances``; sums over instances of ``loss``, ``sampled_cost``, ``greedy_cost`` (POLAR) and
+            ``best_cost``; ``refined_tours`` and the sums of their ``refinement_improvement`` and
+            ``refinement_likelihood_change``; under a ramp also of ``refinement_weight``; ``objectives.MARGINS`` where
+            tours are compared; ``seconds_{phase}``.
+        """
+        if self._owner is not None:
+            named = self._owner.named(self._sums.read(), self._weight)
+            seconds = {f"seconds_{phase}": value for phase, value in self._clock.read().items()}
+            self._numbers, self._owner = named | seconds, None
+        return dict(self._numbers)
 
 
 class ShapedStep:
@@ -210,6 +265,8 @@ class ShapedStep:
         self._context, self._optimizer, self._group = context, optimizer, group
         self._refiner, self._batch_size, self._variants = refiner, batch_size, variants
         self._on_cores = refiner is not None and config.refiner == "pyvrp"
+        # Cores need sound tours; and processes must agree on a step before they add anything up.
+        self._waits_early = self._on_cores or group.size > 1
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device
         self._data = torch.Generator(self._device)
@@ -221,14 +278,17 @@ class ShapedStep:
         captured = self._device.type == "cuda" and context.engine.capturable and batch_size == config.batch_size
         self._plan = Plan(self._device, captured, generators)
 
-    def run(self, now: tuple[int, int, int]) -> tuple[list[float], dict[str, float]]:
+    def run(self, now: tuple[int, int, int]) -> tuple[HostCopy, PhaseClock]:
         """One update of the parameters.
 
         Args:
             now: Stage, epoch and step.
 
         Returns:
-            Sums over instances in the order of ``microbatch.SUMS``, and seconds by phase.
+            Sums over instances in the order of ``microbatch.SUMS``, and the clock of the phases.
+
+        Raises:
+            BufferOverflowError, CaptureError: Before any parameter has changed.
         """
         plan, refines = self._plan, self._refiner is not None
         self._data.manual_seed(derive_seed(self._context.config.seed, "data", *now))
@@ -238,7 +298,9 @@ class ShapedStep:
             microbatch.seed(now)
             plan.run("encode", f"encode {number}", microbatch.encode)
             plan.run("rollout", f"decode {number}", microbatch.decode)
-            microbatch.synchronize()
+            microbatch.fetch_usage()
+            if self._waits_early:
+                microbatch.synchronize()
             if refines:
                 self._start_refinement(number, microbatch, now)
         for number, microbatch in enumerate(self._microbatches):
@@ -257,10 +319,13 @@ class ShapedStep:
             plan.run("backward", "flatten", self._flatten)
             with clock.phase("backward"):
                 self._group.add_up(self._gradient)
+        if not self._waits_early:  # the device has enough to do by now
+            for microbatch in self._microbatches:
+                microbatch.synchronize()
         plan.run("optimiser", "update", self._update)
         sums = torch.stack([microbatch.sums for microbatch in self._microbatches]).sum(0)
         self._group.add_up(sums)
-        return sums.tolist(), clock.read()
+        return HostCopy(sums), clock
 
     def _generate(self) -> None:
         config = self._context.config

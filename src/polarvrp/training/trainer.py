@@ -33,7 +33,7 @@ from polarvrp.training.locks import file_lock, leased_device
 from polarvrp.training.outputs import write_outputs
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate
 from polarvrp.training.stages import StageNetworks
-from polarvrp.training.step import TrainingStep
+from polarvrp.training.step import PendingStep, TrainingStep
 from polarvrp.training.tracking import Tracker, open_tracker
 from polarvrp.training.validation import Validation
 
@@ -224,33 +224,52 @@ class Trainer:
         sizes = batch_sizes(config)
         _set_learning_rate(self._optimizer, learning_rate(config, position.epoch))
         self.policy.train()
-        self._step.begin_epoch()
+        self._step.resize_buffers()
         device = next(self.policy.parameters()).device
+        self._counted_s = time.perf_counter()
+        launched: PendingStep | None = None
         for step in self._progress(sizes):
             if self._group.any(stop.requested, device):
+                self._count(launched)
                 return False
-            start_s = time.perf_counter()
             ramp = decoder_ramp(config, self._epoch_number, step, len(sizes))
-            sums = self._step.run(position.stage, position.epoch, step, sizes[step], ramp)
-            if not math.isfinite(sums["loss"]):
-                raise FloatingPointError(
-                    f"{self._run}: loss is {sums['loss']} in epoch {self._epoch_number}, step {step}, "
-                    f"seed {config.seed}"
-                )
-            sums["seconds"] = time.perf_counter() - start_s
-            for name, value in sums.items():
-                position.sums[name] = position.sums.get(name, 0.0) + value
-            position.elapsed_s += sums["seconds"]
-            position.reward_means = self._step.reward_means
-            position.refinement_gap = self._step.refinement_gap
-            position.step = step + 1
+            pending = self._step.launch(position.stage, position.epoch, step, sizes[step], ramp)
+            self._count(launched)  # one step late, so that a GPU never waits for this process
+            launched = pending
             if time.monotonic() - self._saved_s >= SECONDS_BETWEEN_STATES:
+                self._count(launched)
+                launched = None
                 self._save()
+                self._counted_s = time.perf_counter()
+        self._count(launched)
         self.policy.ramp = 1.0
         return True
 
+    def _count(self, launched: PendingStep | None) -> None:
+        """Add the numbers of a launched step to the epoch's; waits for its end.
+
+        Raises:
+            FloatingPointError: If its loss is not finite.
+        """
+        if launched is None:
+            return
+        position, sums = self.position, launched.read()
+        if not math.isfinite(sums["loss"]):
+            raise FloatingPointError(
+                f"{self._run}: loss is {sums['loss']} in epoch {self._epoch_number}, step {position.step}, "
+                f"seed {self._stage.seed}"
+            )
+        now_s = time.perf_counter()
+        sums["seconds"], self._counted_s = now_s - self._counted_s, now_s
+        for name, value in sums.items():
+            position.sums[name] = position.sums.get(name, 0.0) + value
+        position.elapsed_s += sums["seconds"]
+        position.step += 1
+
     def _save(self) -> None:
         """Write the state, without moments once the training is finished; the first process does."""
+        self.position.reward_means = self._step.reward_means
+        self.position.refinement_gap = self._step.refinement_gap
         if self._group.leads:
             self._store.save(self.position, self.policy, None if self.finished else self._optimizer)
         self._saved_s = time.monotonic()

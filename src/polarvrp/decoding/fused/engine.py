@@ -14,6 +14,7 @@ from torch import Tensor
 from polarvrp.decoding.fused.packing import TILE, PackedDecisions, pack
 from polarvrp.decoding.fused.rollout import fused_replay, fused_rollout
 from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
+from polarvrp.decoding.host_copy import HostCopy
 from polarvrp.decoding.rollout import BufferOverflowError, Replay, Rollout
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
@@ -95,10 +96,13 @@ class FusedEngine:
         """Add the gradient."""
         fused_score_gradient(policy, embeddings, instances, decisions, coefficients)
 
-    def synchronize(self, environment: Environment, tours: Rollout) -> None:
+    def usage(self, tours: Rollout) -> HostCopy:
+        """Overflow of the tours and tiles that they used."""
+        return HostCopy(torch.cat((tours.overflow, tours.decisions.first_tile[-1:])))
+
+    def synchronize(self, environment: Environment, tours: Rollout, usage: HostCopy) -> None:
         """Check the tours' overflow and note how much room they used."""
-        used = tours.decisions.first_tile[-1]
-        unserved, dropped, tiles = torch.cat((tours.overflow, used[None])).tolist()
+        unserved, dropped, tiles = usage.read()
         if unserved:
             raise InfeasibleTourError(f"{unserved} tours cannot serve all customers; engine parallel names the first")
         batch, rows = tours.cost.shape
