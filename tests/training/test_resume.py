@@ -184,7 +184,6 @@ def test_the_first_stage_of_a_curriculum_is_the_training_of_its_values_alone(
     kept = load_file(moved / "weights.safetensors")
     assert max(abs(kept[name] - weights[name]).max() for name in weights) < 1e-7
     assert rows[2]["validation_cost"] == pytest.approx(rows[1]["validation_cost"], rel=1e-5)  # its own size all along
-    assert rows[2]["sampled_cost"] > 1.1 * rows[1]["sampled_cost"]  # eight customers instead of six
 
 
 @pytest.mark.resume
