@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.engine import LEVELS, make_engine
-from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.decoding.level_check import Probe, compare_with_parallel
 from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
@@ -208,12 +208,11 @@ def inference(policy: Policy, size: int, device: torch.device, options: argparse
     """Seconds of greedy multi-start under the eight symmetries, the least of three runs after one untimed."""
     policy.eval()
     instances = generate_batch(size, options.instances, torch.Generator(device).manual_seed(4), device)
-    decoding = replace(Decoding(), engine=options.engine)
+    solver = GreedySolver(policy, Decoding(engine=options.engine), has_bfloat16(device))
     seconds = []
     for _ in range(4 if device.type == "cuda" else 1):
         start_s = time.perf_counter()
-        with bfloat16_products(device, has_bfloat16(device)):
-            solve_greedily(policy, instances, decoding)
+        solver.solve(instances)
         seconds.append(time.perf_counter() - start_s)
     return min(seconds[1:] or seconds)
 

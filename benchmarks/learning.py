@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from polarvrp.decoding.greedy import Decoding
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.evaluation.models import load_trained
 from polarvrp.model.policy import Policy
@@ -94,7 +94,7 @@ def compare(variant: str, folder: Path, count: int, untrained: Policy, trained: 
 
 def mean_cost(policy: Policy, instances: Instances[NodeArrays]) -> float:
     """Mean exact cost of greedy multi-start with eight symmetries."""
-    rows = evaluate_set(policy, RUN, instances, Decoding(), bfloat16=False)
+    rows = evaluate_set(GreedySolver(policy, Decoding(), bfloat16=False), RUN, instances)
     return float(np.mean([row.cost for row in rows]))
 
 

@@ -19,10 +19,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from polarvrp.decoding.greedy import Decoding
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.machine import device_name
-from polarvrp.model.policy import Policy
 from polarvrp.model.precision import compile_parts, has_bfloat16
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.datasets import read_instances
@@ -123,7 +122,8 @@ def standing(
     policy = policy.to(device).eval()
     if device.type == "cuda":
         compile_parts(policy)
-    gaps = {f"gap_{path.stem.removeprefix('test-')}": gap(policy, path, options, device) for path in tests}
+    solver = GreedySolver(policy, Decoding(), has_bfloat16(device))
+    gaps = {f"gap_{path.stem.removeprefix('test-')}": gap(solver, path, options) for path in tests}
     return {
         "training_seconds": position.elapsed_s,
         "epoch": position.epoch - 1 + position.step * options.batch_size / options.instances_per_epoch,
@@ -132,10 +132,10 @@ def standing(
     }
 
 
-def gap(policy: Policy, path: Path, options: argparse.Namespace, device: torch.device) -> float:
+def gap(solver: GreedySolver, path: Path, options: argparse.Namespace) -> float:
     """Mean gap of one variant in percent."""
     variant = path.stem.removeprefix("test-")
-    rows = evaluate_set(policy, "run", read_instances(path), Decoding(), has_bfloat16(device))
+    rows = evaluate_set(solver, "run", read_instances(path))
     published = published_costs(variant, options.num_customers, "pyvrp")[: len(rows)]
     costs = np.array([row.cost for row in rows])
     return float(np.mean(100 * (costs - published) / published))

@@ -274,12 +274,13 @@ def describe(backbone: str, encoder: str, num_customers: int = 50, task_experts:
 
 
 def _solve_by_model(instances: Instances[NodeArrays], model: Model, augmentations: int) -> list[SolutionRow]:
-    from polarvrp.decoding.greedy import Decoding
+    from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.evaluate import evaluate_set
 
     if not 1 <= augmentations <= NUM_SYMMETRIES:
         raise ConfigError(f"augmentations must be from 1 to {NUM_SYMMETRIES}, got {augmentations}")
-    return evaluate_set(model.policy, model.run, instances, Decoding(augmentations), model.bfloat16)
+    solver = GreedySolver(model.policy, Decoding(augmentations), model.bfloat16)
+    return evaluate_set(solver, model.run, instances)
 
 
 def _solve_by_solver(instances: Instances[NodeArrays], settings: SolverSettings, workers: int) -> list[SolutionRow]:

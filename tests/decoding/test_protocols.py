@@ -7,7 +7,7 @@ import torch
 
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.engine import make_engine
-from polarvrp.decoding.greedy import Decoding
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.decoding.rollout import multi_start
 from polarvrp.environment.environment import Environment
 from polarvrp.evaluation.evaluate import evaluate_set
@@ -58,7 +58,10 @@ def test_illegal_starts_compete_in_the_published_protocol_only(policy: Policy, l
 def test_mixed_backhauls_overload_vehicles_in_the_published_protocol_only(policy: Policy) -> None:
     instances = instances_from_arrays(generate_arrays(VARIANTS["VRPMB"], 12, 24, 3))
     strict, published = (
-        [row.max_violation for row in evaluate_set(policy, "run", instances, Decoding(1, protocol=protocol), False)]
+        [
+            row.max_violation
+            for row in evaluate_set(GreedySolver(policy, Decoding(1, protocol=protocol), False), "run", instances)
+        ]
         for protocol in ("strict", "published")
     )
     assert all(excess is not None and excess < LOAD_TOLERANCE for excess in strict)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from helpers.walks import follow, random_walk
 from polarvrp.config.model import ModelConfig
-from polarvrp.decoding.greedy import Decoding
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.environment.environment import Environment
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.model.registry import build_policy
@@ -144,7 +144,7 @@ def test_one_instance_at_the_edge_of_float32_stops_no_evaluation() -> None:
     instances = instances_at(locs, distance_limit=np.full((2, 1), LIMIT))
     assert first_impossible_customer(instances, 0) is None
     policy = build_policy(ModelConfig(width=32, heads=4, layers=1, feedforward_width=32), 0).eval()
-    rows = evaluate_set(policy, "run", instances, Decoding(8), bfloat16=False)
+    rows = evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
     for index, row in enumerate(rows):
         assert check_tour(instances, index, row.actions, POLICY_TOLERANCE).first_problem is None
 

@@ -7,7 +7,7 @@ import pytest
 
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import greedy
-from polarvrp.decoding.greedy import Decoding
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
@@ -32,7 +32,7 @@ def test_rows_are_exact_and_more_effort_is_never_worse(policy: Policy, name: str
     instances = instances_of(name)
     costs = []
     for decoding in (Decoding(1, max_starts=1), Decoding(1), Decoding(8)):
-        rows = evaluate_set(policy, "run", instances, decoding, bfloat16=False)
+        rows = evaluate_set(GreedySolver(policy, decoding, False), "run", instances)
         assert [row.instance for row in rows] == [0, 1, 2, 3]
         for row in rows:
             report = check_tour(instances, row.instance, row.actions, time_tolerance=1e-5)
@@ -47,10 +47,10 @@ def test_rows_are_exact_and_more_effort_is_never_worse(policy: Policy, name: str
 
 def test_the_size_of_decoding_batches_changes_nothing(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     instances = instances_of("MDVRPB")
-    whole = evaluate_set(policy, "run", instances, Decoding(8), bfloat16=False)
+    whole = evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
     # Two starts at a time, one instance at a time.
     monkeypatch.setitem(greedy.ENTRIES_PER_BATCH, "cpu", 2 * 8 * instances.num_nodes)
-    parts = evaluate_set(policy, "run", instances, Decoding(8), bfloat16=False)
+    parts = evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
     assert [row.cost for row in parts] == pytest.approx([row.cost for row in whole], abs=1e-6)
 
 
@@ -58,7 +58,9 @@ def test_an_impossible_instance_gets_a_reason_and_does_not_stop_the_others(polic
     instances = instances_of("VRPL")
     limit = instances.distance_limit.copy()
     limit[1] = 0.1
-    rows = evaluate_set(policy, "run", dataclasses.replace(instances, distance_limit=limit), Decoding(1), False)
+    rows = evaluate_set(
+        GreedySolver(policy, Decoding(1), False), "run", dataclasses.replace(instances, distance_limit=limit)
+    )
     assert [row.cost is None for row in rows] == [False, True, False, False]
     assert "customer" in str(rows[1].reason)
 
@@ -66,4 +68,10 @@ def test_an_impossible_instance_gets_a_reason_and_does_not_stop_the_others(polic
 def test_a_set_of_impossible_instances_only(policy: Policy) -> None:
     instances = instances_of("CVRP", 2)
     heavy = dataclasses.replace(instances, demand_linehaul=instances.demand_linehaul * 100)
-    assert [row.cost for row in evaluate_set(policy, "run", heavy, Decoding(1), False)] == [None, None]
+    assert [row.cost for row in evaluate_set(GreedySolver(policy, Decoding(1), False), "run", heavy)] == [None, None]
+
+
+def test_one_engine_serves_all_sets_of_an_evaluation() -> None:
+    policy = build_policy(ModelConfig(encoder="shared", width=32, heads=4, layers=1, feedforward_width=32), 0)
+    solver = GreedySolver(policy, Decoding(1), bfloat16=False)
+    assert solver.engine(9) is solver.engine(21)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from polarvrp.config.model import ModelConfig
-from polarvrp.decoding.greedy import Decoding
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.tours import actions_to_routes
@@ -17,7 +17,7 @@ from polarvrp.problem.vrplib import load_set_x
 def test_costs_are_those_of_the_files_distances(tmp_path: Path) -> None:
     policy = build_policy(ModelConfig(width=32, heads=4, layers=1, feedforward_width=32), 0).eval()
     names = ["X-n101-k25", "X-n106-k14"]
-    rows = list(evaluate_set_x(policy, names, Decoding(2, max_starts=3), bfloat16=False))
+    rows = list(evaluate_set_x(GreedySolver(policy, Decoding(2, max_starts=3), bfloat16=False), names))
     path = tmp_path / "run.parquet"
     write_set_x(path, rows, {"model": {}})
     for row, name in zip(pq.read_table(path).to_pylist(), names, strict=True):

@@ -21,6 +21,8 @@ from polarvrp.problem.tours import (
     actions_to_routes,
     check_tour,
     first_impossible_customer,
+    flat_actions,
+    flat_tours,
     nearest_neighbour,
     routes_to_actions,
 )
@@ -361,3 +363,13 @@ def test_published_solutions(published) -> None:
             assert report.load_violation < LOAD_TOLERANCE
             assert report.time_violation == pytest.approx(excess[number, index], abs=1e-6), (head, index)
             assert (report.first_problem is None) == (report.time_violation <= POLICY_TOLERANCE)
+
+
+@pytest.mark.parametrize("num_depots", [1, 3])
+def test_flat_forms_of_many_tours_are_those_of_each(num_depots: int) -> None:
+    """Whatever the order, with empty routes, depots at both ends and padding."""
+    actions = np.random.default_rng(4).integers(0, num_depots + 4, (500, 9))
+    actions[:, 0] %= num_depots
+    actions[:100, 6:] = 0
+    actions[0] = 0
+    assert flat_tours(actions, num_depots) == [flat_actions(tour, num_depots) for tour in actions.tolist()]

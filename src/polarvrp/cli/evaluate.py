@@ -53,21 +53,21 @@ def execute(options: argparse.Namespace) -> int:
 
 def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.Namespace) -> None:
     """Solve the sets and write one file each."""
-    from polarvrp.decoding.engine import make_engine
-    from polarvrp.decoding.greedy import Decoding
+    from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.evaluate import evaluate_set, warm_up
     from polarvrp.progress import progress
     from polarvrp.solutions.solutions import write_solutions
 
     decoding = Decoding(options.augmentations, protocol=options.protocol, engine=options.engine)
     effort = {"augmentations": options.augmentations, "protocol": options.protocol}
-    warm_up(trained.policy, sets[0], decoding, trained.bfloat16)
+    solver = GreedySolver(trained.policy, decoding, trained.bfloat16)
+    warm_up(solver, sets[0])
     jobs = list(zip(options.instances, sets, options.output, strict=True))
     for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):
-        rows = evaluate_set(trained.policy, trained.run, instances, decoding, trained.bfloat16)
+        rows = evaluate_set(solver, trained.run, instances)
         _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
-        level = make_engine(trained.policy, instances.num_nodes, options.engine, bfloat16=trained.bfloat16).level
-        write_solutions(output, rows, key="run", metadata=trained.origin | effort | {"engine": level})
+        engine = {"engine": solver.engine(instances.num_nodes).level}
+        write_solutions(output, rows, key="run", metadata=trained.origin | effort | engine)
 
 
 def _report_unsolved(path: Path, reasons: list[str], count: int) -> None:

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    from polarvrp.decoding.greedy import Decoding
+    from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.models import load_trained
     from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
     from polarvrp.problem.vrplib import set_x_names
@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     decoding = Decoding(options.augmentations, max_starts=options.starts, engine=options.engine)
     with leased_device() as device:
         trained = load_trained(options.model, options.run, options.fingerprint, str(device))
-        solved = evaluate_set_x(trained.policy, names, decoding, trained.bfloat16)
+        solved = evaluate_set_x(GreedySolver(trained.policy, decoding, trained.bfloat16), names)
         rows = list(progress(solved, len(names), trained.run, "instance"))
     effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
     write_set_x(options.output, rows, trained.origin | effort)

@@ -3,6 +3,7 @@
 Shape legend: B instances, A symmetries, S starts, T actions, N nodes.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,8 +15,9 @@ from polarvrp.decoding.rollout import multi_start
 from polarvrp.environment.environment import Environment, Protocol
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
-from polarvrp.problem.tours import flat_actions
+from polarvrp.problem.tours import flat_tours
 
 ENTRIES_PER_BATCH = {"cpu": 1 << 21, "cuda": 1 << 27}
 """Tours times nodes decoded at once: bounds the memory of the logits and masks of one step."""
@@ -38,27 +40,51 @@ class Decoding:
     engine: str = "auto"
 
 
-def solve_greedily(policy: Policy, instances: Instances[Tensor], decoding: Decoding) -> tuple[Tensor, list[list[int]]]:
-    """Best tour of each instance.
+class GreedySolver:
+    """Greedy inference of one policy; its engines are kept from set to set, with what they have captured.
 
     Args:
-        policy: Trained policy on the instances' device.
-        instances: Instances of one size; each must be servable.
+        policy: Trained, on the device to compute on.
         decoding: Effort and rules.
-
-    Returns:
-        Costs as the environment sums them, float, ``[B]``, and the tours as flat action lists.
+        bfloat16: Whether matrix products run in bfloat16.
     """
-    costs, tours = [], []
-    bfloat16 = torch.is_autocast_enabled(instances.locs.device.type)
-    engine = make_engine(policy, instances.num_nodes, decoding.engine, bfloat16=bfloat16)
-    rows = decoding.augmentations * instances.num_depots * (decoding.max_starts or instances.num_customers)
-    size = max(_entries(instances) // (rows * instances.num_nodes), 1)
-    for start in range(0, len(instances), size):
-        cost, actions = _solve_batch(engine, policy, instances[start : start + size], decoding)
-        costs.append(cost)
-        tours += actions
-    return torch.cat(costs), tours
+
+    def __init__(self, policy: Policy, decoding: Decoding, bfloat16: bool) -> None:
+        self.policy, self.decoding, self.bfloat16 = policy, decoding, bfloat16
+        self._engines: dict[str, Engine] = {}
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.policy.parameters()).device
+
+    def engine(self, num_nodes: int) -> Engine:
+        """The engine that serves instances of that many nodes."""
+        made = make_engine(self.policy, num_nodes, self.decoding.engine, bfloat16=self.bfloat16)
+        return self._engines.setdefault(made.level, made)
+
+    def solve(self, instances: Instances[Tensor]) -> tuple[Tensor, list[list[int]]]:
+        """Best tour of each instance.
+
+        Args:
+            instances: Instances of one size on the solver's device; each must be servable.
+
+        Returns:
+            Costs as the environment sums them, float, ``[B]``, and the tours as flat action lists.
+        """
+        costs, tours = [], []
+        decoding, device = self.decoding, instances.locs.device
+        rows = decoding.augmentations * instances.num_depots * (decoding.max_starts or instances.num_customers)
+        size = max(ENTRIES_PER_BATCH[device.type] // (rows * instances.num_nodes), 1)
+        # Kernels are launched on the current device, wherever their arguments lie.
+        current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        with current, bfloat16_products(device, self.bfloat16):
+            engine = self.engine(instances.num_nodes)
+            for start in range(0, len(instances), size):
+                cost, actions = _solve_batch(engine, self.policy, instances[start : start + size], decoding)
+                costs.append(cost)
+                tours += actions
+        return torch.cat(costs), tours
 
 
 @torch.inference_mode()
@@ -71,7 +97,8 @@ def _solve_batch(
     cost = torch.full((len(augmented),), torch.inf, dtype=augmented.locs.dtype, device=augmented.locs.device)
     actions = torch.zeros(len(augmented), environment.max_actions, dtype=torch.int64, device=cost.device)
     starts = multi_start(environment, decoding.max_starts)
-    rows = max(_entries(instances) // (len(augmented) * instances.num_nodes), 1)
+    entries = ENTRIES_PER_BATCH[cost.device.type]
+    rows = max(entries // (len(augmented) * instances.num_nodes), 1)
     for part in torch.split(starts, rows):
         tours = engine.rollout(policy, embeddings, environment, part)
         if int(tours.overflow[0]):
@@ -84,8 +111,4 @@ def _solve_batch(
         cost = torch.minimum(found, cost)
     cost, symmetry = cost.view(decoding.augmentations, len(instances)).min(0)
     chosen = symmetry * len(instances) + torch.arange(len(instances), device=symmetry.device)
-    return cost, [flat_actions(tour, instances.num_depots) for tour in actions[chosen].tolist()]
-
-
-def _entries(instances: Instances[Tensor]) -> int:
-    return ENTRIES_PER_BATCH[instances.locs.device.type]
+    return cost, flat_tours(actions[chosen].cpu().numpy(), instances.num_depots)

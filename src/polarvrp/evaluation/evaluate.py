@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.environment.environment import Environment
-from polarvrp.model.policy import Policy
-from polarvrp.model.precision import bfloat16_products, compile_parts
+from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.tours import check_tour, first_impossible_customer
@@ -24,26 +23,22 @@ INSTANCES_AT_ONCE = 128
 """Whose distances are in memory together before they are decoded."""
 
 
-def evaluate_set(
-    policy: Policy, run: str, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool
-) -> list[SolutionRow]:
+def evaluate_set(solver: GreedySolver, run: str, instances: Instances[NodeArrays]) -> list[SolutionRow]:
     """Solve every instance of a set.
 
     Args:
-        policy: On the device to compute on.
+        solver: Of the policy.
         run: Name for the rows.
         instances: One variant, one size.
-        decoding: Effort and rules.
-        bfloat16: Whether matrix products run in bfloat16.
 
     Returns:
         One row an instance, in order. An instance with a customer whom no vehicle can serve gets no cost, only the
         reason.
     """
-    impossible = _obstacles(instances, next(policy.parameters()).device)
+    impossible = _obstacles(instances, solver.device)
     servable = [index for index, reason in enumerate(impossible) if reason is None]
     start_s = time.perf_counter()
-    tours = _decode(policy, instances[np.array(servable)], decoding, bfloat16) if servable else []
+    tours = _decode(solver, instances[np.array(servable)]) if servable else []
     seconds = (time.perf_counter() - start_s) / max(len(servable), 1)
     found = dict(zip(servable, tours, strict=True))
     variant = variant_of(instances).name
@@ -53,18 +48,16 @@ def evaluate_set(
     ]
 
 
-def warm_up(policy: Policy, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool) -> None:
+def warm_up(solver: GreedySolver, instances: Instances[NodeArrays]) -> None:
     """On a GPU: compile the encoder's layers, and solve a set untimed, since the first call compiles and allocates.
 
     Args:
-        policy: On its device.
+        solver: Of the policy.
         instances: A set like those to come.
-        decoding: As for those to come.
-        bfloat16: As for those to come.
     """
-    if next(policy.parameters()).device.type == "cuda":
-        compile_parts(policy)
-        evaluate_set(policy, "warm-up", instances, decoding, bfloat16)
+    if solver.device.type == "cuda":
+        compile_parts(solver.policy)
+        evaluate_set(solver, "warm-up", instances)
 
 
 def _obstacles(instances: Instances[NodeArrays], device: torch.device) -> list[str | None]:
@@ -85,14 +78,10 @@ def _obstacle(instances: Instances[NodeArrays], index: int, servable: list[bool]
     return f"customer {customer}: its window, closing time or limit leaves less room than float32 can tell"
 
 
-def _decode(
-    policy: Policy, instances: Instances[NodeArrays], decoding: Decoding, bfloat16: bool
-) -> Sequence[list[int]]:
-    device = next(policy.parameters()).device
-    with bfloat16_products(device, bfloat16):
-        _, tours = solve_greedily(policy, to_tensors(instances, device), decoding)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _decode(solver: GreedySolver, instances: Instances[NodeArrays]) -> Sequence[list[int]]:
+    _, tours = solver.solve(to_tensors(instances, solver.device))
+    if solver.device.type == "cuda":
+        torch.cuda.synchronize(solver.device)
     return tours
 
 

@@ -12,11 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.files import write_rows
-from polarvrp.model.policy import Policy
-from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.tours import actions_to_routes
 from polarvrp.problem.vrplib import check_routes, load_set_x, to_instances
@@ -35,26 +33,20 @@ SCHEMA = pa.schema(
 )
 
 
-def evaluate_set_x(
-    policy: Policy, names: Sequence[str], decoding: Decoding, bfloat16: bool
-) -> Iterator[dict[str, Any]]:
+def evaluate_set_x(solver: GreedySolver, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Solve instances one by one.
 
     Args:
-        policy: On the device to compute on.
+        solver: Of the policy.
         names: Instances of Set-X.
-        decoding: Effort.
-        bfloat16: Whether matrix products run in bfloat16.
 
     Yields:
         One row of ``SCHEMA`` an instance.
     """
-    device = next(policy.parameters()).device
     for name in names:
         library, best_known, _ = load_set_x(name)
         start_s = time.perf_counter()
-        with bfloat16_products(device, bfloat16):
-            _, (actions,) = solve_greedily(policy, to_tensors(to_instances(library), device), decoding)
+        _, (actions,) = solver.solve(to_tensors(to_instances(library), solver.device))
         seconds = time.perf_counter() - start_s
         report = check_routes(library, actions_to_routes(actions, num_depots=1))
         if report.first_problem is not None:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.tolerances import LOAD_TOLERANCE, MASK_EPSILON, REFERENCE_TOLERANCE, tolerance_at
@@ -87,6 +89,21 @@ def routes_to_actions(routes: Iterable[Route], num_depots: int) -> list[int]:
 def flat_actions(actions: Sequence[int], num_depots: int) -> list[int]:
     """The flat form of a tour as an environment records it: without empty routes, padding and a depot at either end."""
     return routes_to_actions(actions_to_routes(actions, num_depots), num_depots)
+
+
+def flat_tours(actions: NodeArrays, num_depots: int) -> list[list[int]]:
+    """The flat forms of tours as an environment records them, as ``flat_actions`` gives them one by one.
+
+    Args:
+        actions: Nodes in order, padded with depots, whole numbers, ``[B, T]``; with several depots the first is one.
+        num_depots: K.
+    """
+    customer = actions >= num_depots
+    before_customer = np.pad(customer[:, 1:], ((0, 0), (0, 1)))
+    started = np.logical_or.accumulate(customer, axis=1) if num_depots == 1 else np.ones_like(customer)
+    kept = customer | (before_customer & started)
+    ends = np.cumsum(kept.sum(axis=1))
+    return [tour.tolist() for tour in np.split(actions[kept], ends[:-1])]
 
 
 def most_actions(num_customers: int, num_depots: int) -> int:

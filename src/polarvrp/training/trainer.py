@@ -22,7 +22,7 @@ from torch import Tensor
 from polarvrp.config.training import TrainConfig
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
+from polarvrp.model.precision import compile_parts, has_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import fingerprint, parse_train_spec
@@ -287,8 +287,8 @@ class Trainer:
         position = self.position
         self.policy.eval()
         device = next(self.policy.parameters()).device
-        with bfloat16_products(device, _uses_bfloat16(self._config, device)):
-            found = {} if validation is None else validation.run(self.policy, self._engine)
+        bfloat16 = _uses_bfloat16(self._config, device)
+        found = {} if validation is None else validation.run(self.policy, bfloat16, self._engine)
         row = epoch_row(
             self._epoch_number,
             position.stage + 1,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from polarvrp.decoding.greedy import Decoding, solve_greedily
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.datasets import read_instances
@@ -35,12 +35,22 @@ class Validation:
         self._references = [_reference_costs(instances, refiner) for instances in sets]
         self._sets = [to_tensors(instances, device) for instances in sets]
 
-    def run(self, policy: Policy, engine: str = "auto") -> dict[str, float]:
-        """Greedy multi-start without symmetries: mean ``cost``, mean ``gap_percent`` over sets, and ``seconds``."""
+    def run(self, policy: Policy, bfloat16: bool, engine: str = "auto") -> dict[str, float]:
+        """Greedy multi-start without symmetries.
+
+        Args:
+            policy: In evaluation mode.
+            bfloat16: Whether matrix products run in bfloat16.
+            engine: One of ``decoding.engine.LEVELS``.
+
+        Returns:
+            Mean ``cost``, mean ``gap_percent`` over sets, and ``seconds``.
+        """
+        solver = GreedySolver(policy, Decoding(augmentations=1, engine=engine), bfloat16)
         start_s = time.perf_counter()
         costs, gaps = [], []
         for instances, references in zip(self._sets, self._references, strict=True):
-            cost, _ = solve_greedily(policy, instances, Decoding(augmentations=1, engine=engine))
+            cost, _ = solver.solve(instances)
             found = cost.cpu().double().numpy()
             costs.append(found.mean())
             gaps.append((100 * (found - references) / references).mean())
