@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers.model_samples import mixed, shaken
+from helpers.instances import generated, mixed, mixed_arrays
+from helpers.model_samples import shaken
 from helpers.worker_tasks import problems_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
@@ -26,10 +27,8 @@ from polarvrp.errors import ConfigError
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.variants import VARIANTS, parse_variant
+from polarvrp.problem.instances import Instances, to_tensors
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.training.plan import Plan
 from polarvrp.training.step import TrainingStep
 
@@ -93,8 +92,7 @@ def test_first_light() -> None:
 @pytest.mark.parametrize(("config", "size", "device"), SETTINGS)
 def test_levels_agree(config: ModelConfig, size: int, device: str, depots: int, backbone: str, encoder: str) -> None:
     names = [name for name, variant in VARIANTS.items() if variant.num_depots == depots]
-    arrays = to_arrays(mixed(names if device == "cuda" else names[5::9], size, count=1))
-    instances = to_tensors(arrays, device)
+    instances = to_tensors(mixed_arrays(names if device == "cuda" else names[5::9], size, count=1), device)
     policy, environment = policy_on(config, device, backbone, encoder), Environment(instances)
     engine, plain = make_engine(policy, instances.num_nodes, "fused"), ParallelEngine(graphed=False)
     tours = rolled_out(engine, policy, environment)
@@ -138,7 +136,7 @@ def test_ten_thousand_tours_of_every_variant_pass_the_exact_checker(size: int, g
         checks = []
         for name, variant in VARIANTS.items():
             count = -(-10_000 // (size * variant.num_depots))
-            arrays = instances_from_arrays(generate_arrays(parse_variant(name), size, count, seed=1234))
+            arrays = generated(name, size, count)
             environment = Environment(to_tensors(arrays, "cuda"))
             engine = make_engine(policy, environment.instances.num_nodes, "fused")
             tours = rolled_out(engine, policy, environment, None if greedy else 2)
@@ -192,7 +190,7 @@ def test_a_step_without_room_is_made_again_and_changes_nothing(
 @INTERPRETED
 def test_lost_decisions_are_told_and_room_follows_need() -> None:
     policy, engine = policy_on(TINY, "cpu"), fused.FusedEngine()
-    environment = Environment(to_tensors(to_arrays(mixed(["CVRP", "OVRPTW", "VRPL"], 6, count=1))))
+    environment = Environment(mixed(["CVRP", "OVRPTW", "VRPL"], 6, count=1))
 
     def sound_tours() -> Rollout:
         tours = rolled_out(engine, policy, environment)
@@ -289,7 +287,7 @@ def test_captured_steps_equal_uncaptured_ones(paradigm: str, monkeypatch: pytest
 @pytest.mark.parametrize(("backbone", "encoder"), [("mvmoe", "shared"), ("moses", "shared"), ("polarnet", "deep")])
 def test_graphed_steps_of_a_rollout_equal_single_ones(backbone: str, encoder: str) -> None:
     policy = policy_on(FULL, "cuda", backbone, encoder)
-    environment = Environment(to_tensors(to_arrays(mixed(["CVRP", "OVRPBLTW"], 50, count=2)), "cuda"))
+    environment = Environment(to_tensors(mixed_arrays(["CVRP", "OVRPBLTW"], 50), "cuda"))
     graphed, plain = ParallelEngine(), ParallelEngine(graphed=False)
     for _ in range(3):
         found, wanted = (rolled_out(engine, policy, environment, seed=None) for engine in (graphed, plain))

@@ -8,7 +8,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from helpers.model_samples import mixed, policy_of, sample, shaken
+from helpers.instances import mixed, sample
+from helpers.model_samples import policy_of, shaken
 from helpers.walks import random_walk
 from polarvrp.decoding.fused.packing import TILE, pack
 from polarvrp.decoding.fused.rollout import ROWS, fused_replay, fused_rollout, supports

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers.instances import in_double, sample
 from helpers.kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.fused.packing import TILE, PackedDecisions
@@ -20,10 +21,7 @@ from polarvrp.decoding.steps import ScoredSteps
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.variants import parse_variant
+from polarvrp.problem.instances import Instances
 
 pytest.importorskip("triton")
 
@@ -69,7 +67,7 @@ class Case:
     def in_double(self) -> "Case":
         """The same in float64."""
         policy = copy.deepcopy(self.policy).double()
-        instances = to_tensors(to_arrays(self.instances), dtype=torch.float64, device=DEVICE)
+        instances = in_double(self.instances)
         steps = dataclasses.replace(self.steps, features=self.steps.features.double())
         return dataclasses.replace(
             self,
@@ -91,8 +89,7 @@ def make_case(
     """Two instances with decisions in several tiles each and unused tiles at the end."""
     policy = build_policy(ModelConfig(**SMALL | options), 3).to(DEVICE)
     policy.ramp = ramp.to(DEVICE) if isinstance(ramp, Tensor) else ramp
-    arrays = generate_arrays(parse_variant(variant), num_customers, 2, seed=5)
-    instances = to_tensors(instances_from_arrays(arrays), device=DEVICE)
+    instances = sample(variant, num_customers, 2, seed=5, device=DEVICE)
     environment = Environment(instances)
     embeddings = policy.encode(instances).embeddings.detach()
     starts = multi_start(environment, max_starts=9).repeat(3, 1)[:num_tours]
@@ -207,7 +204,7 @@ def test_kernels_compile_for_a_gpu_without_spilling(
     num_customers: int, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = build_policy(ModelConfig(layers=1, head=head), 3)
-    instances = to_tensors(instances_from_arrays(generate_arrays(parse_variant("CVRP"), num_customers, 1, seed=5)))
+    instances = sample("CVRP", num_customers, 1, seed=5)
     packed = decision_at_the_depot(num_customers + 1)
     launches = record_launches(monkeypatch, kernels)
     with torch.autocast("cpu", torch.bfloat16):

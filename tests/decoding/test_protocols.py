@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
+from helpers.instances import generated
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.greedy import Decoding, GreedySolver
@@ -13,11 +14,8 @@ from polarvrp.environment.environment import Environment
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour, flat_actions
-from polarvrp.problem.variants import VARIANTS
 from polarvrp.tolerances import LOAD_TOLERANCE, POLICY_TOLERANCE
 
 INTERPRETED = pytest.mark.skipif(
@@ -35,7 +33,7 @@ def policy() -> Policy:
 @pytest.mark.parametrize("level", LEVELS)
 def test_illegal_starts_compete_in_the_published_protocol_only(policy: Policy, level: str) -> None:
     """The same tours in both; those that a window breaks at the start are ruled out by the strict one."""
-    instances = instances_from_arrays(generate_arrays(VARIANTS["MDVRPTW"], 6, 4, 11))
+    instances = generated("MDVRPTW", 6, 4, 11)
     engine = make_engine(policy, instances.num_nodes, level)
     found = {}
     for protocol in ("strict", "published"):
@@ -56,7 +54,7 @@ def test_illegal_starts_compete_in_the_published_protocol_only(policy: Policy, l
 
 
 def test_mixed_backhauls_overload_vehicles_in_the_published_protocol_only(policy: Policy) -> None:
-    instances = instances_from_arrays(generate_arrays(VARIANTS["VRPMB"], 12, 24, 3))
+    instances = generated("VRPMB", 12, 24, 3)
     strict, published = (
         [
             row.max_violation

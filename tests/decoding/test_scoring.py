@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers.instances import drawn, generated, in_double, sample
 from helpers.stepwise_oracle import ReferenceEngine
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import scoring
@@ -14,12 +15,9 @@ from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.instances import Instances, to_tensors
 from polarvrp.problem.tours import check_tour, flat_actions
-from polarvrp.problem.variants import VARIANTS, parse_variant
+from polarvrp.problem.variants import VARIANTS
 
 SMALL = ModelConfig(width=32, heads=4, layers=2, feedforward_width=32)
 
@@ -29,8 +27,7 @@ def policy_in_double(seed: int = 3) -> Policy:
 
 
 def instances_of(name: str, num_customers: int, count: int) -> Instances[Tensor]:
-    arrays = generate_arrays(parse_variant(name), num_customers, count, seed=17)
-    return to_tensors(instances_from_arrays(arrays), dtype=torch.float64)
+    return sample(name, num_customers, count, seed=17, dtype=torch.float64)
 
 
 def sampler(seed: int) -> Sampler:
@@ -110,7 +107,7 @@ def test_replaying_an_illegal_tour_says_so() -> None:
 def test_backward_passes_run_without_autocast(level: str) -> None:
     """Under it the float32 regions of the decoder would get bfloat16 gradients."""
     policy = build_policy(SMALL.replace(heads=2), 3)
-    instances = to_tensors(to_arrays(instances_of("CVRP", 4, 1)))
+    instances = sample("CVRP", 4, 1, seed=17)
     environment = Environment(instances)
     engine, states = make_engine(policy, 5, level), []
     policy.decoder.head.register_full_backward_hook(lambda *_: states.append(torch.is_autocast_enabled("cpu")))
@@ -141,7 +138,7 @@ def test_samples_follow_the_probabilities() -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_sampled_and_greedy_tours_pass_the_exact_checker(name: str) -> None:
-    arrays = instances_from_arrays(generate_arrays(parse_variant(name), 20, 2, seed=23))
+    arrays = generated(name, 20, 2, seed=23)
     instances = to_tensors(arrays)
     policy = build_policy(SMALL, 1)
     environment = Environment(instances)
@@ -160,7 +157,7 @@ def test_sampled_and_greedy_tours_pass_the_exact_checker(name: str) -> None:
 
 
 def test_illegal_starts_of_several_depots_cost_infinity() -> None:
-    instances = to_tensors(instances_from_arrays(generate_arrays(parse_variant("MDVRPLTW"), 50, 50, seed=1234)))
+    instances = sample("MDVRPLTW", 50, 50)
     environment = Environment(instances)
     policy = build_policy(SMALL, 1)
     engine, embeddings = ParallelEngine(), policy.encode(instances).embeddings.detach()
@@ -175,8 +172,7 @@ def test_illegal_starts_of_several_depots_cost_infinity() -> None:
 def test_mixed_batches_share_one_pass() -> None:
     """A batch of all training variants gives each instance what it gets alone."""
     policy = policy_in_double()
-    instances = generate_batch(8, 6, torch.Generator().manual_seed(8), "cpu")
-    instances = to_tensors(to_arrays(instances), dtype=torch.float64)
+    instances = in_double(drawn(8, 6, seed=8))
     environment = Environment(instances)
     embeddings = policy.encode(instances).embeddings.detach()
     engine = ParallelEngine()
@@ -190,9 +186,7 @@ def test_mixed_batches_share_one_pass() -> None:
 
 def test_parts_of_a_batch_draw_what_the_whole_draws() -> None:
     policy = policy_in_double()
-    instances = to_tensors(
-        to_arrays(generate_batch(8, 5, torch.Generator().manual_seed(8), "cpu")), dtype=torch.float64
-    )
+    instances = in_double(drawn(8, 5, seed=8))
     whole = Environment(instances)
     starts, engine = multi_start(whole), ParallelEngine()
     embeddings = policy.encode(instances).embeddings.detach()
@@ -208,8 +202,7 @@ def test_parts_of_a_batch_draw_what_the_whole_draws() -> None:
 def test_a_graphed_rollout_takes_new_instances_and_new_parameters() -> None:
     policy, engine = policy_in_double(), ParallelEngine(graphed=True)
     for seed in range(4):
-        instances = generate_batch(8, 3, torch.Generator().manual_seed(seed), "cpu")
-        instances = to_tensors(to_arrays(instances), dtype=torch.float64)
+        instances = in_double(drawn(8, 3, seed))
         environment = Environment(instances)
         embeddings, starts = policy.encode(instances).embeddings.detach(), multi_start(environment)
         wanted = ParallelEngine().rollout(policy, embeddings, environment, starts)

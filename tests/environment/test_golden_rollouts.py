@@ -3,12 +3,9 @@
 import pytest
 import torch
 
+from helpers.instances import sample
 from polarvrp.environment.environment import Environment, Protocol
 from polarvrp.environment.state import rows_of
-from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.variants import parse_variant
 
 # variant, mixed-backhaul rule, n = 50 (cost, actions or None where not pinned), n = 100.
 GOLDEN = [
@@ -62,8 +59,7 @@ def test_mean_cost_and_actions_of_the_first_hundred_test_instances(
     variant: str, rule: Protocol, at_50: tuple[float, float | None], at_100: tuple[float, float | None]
 ) -> None:
     for num_customers, (cost, actions) in ((50, at_50), (100, at_100)):
-        arrays = generate_arrays(parse_variant(variant), num_customers, 100, seed=1234)
-        environment = Environment(to_tensors(instances_from_arrays(arrays)), rule)
+        environment = Environment(sample(variant, num_customers, 100), rule)
         found_cost, found_actions = nearest_neighbour_rollout(environment)
         assert found_cost == pytest.approx(cost, abs=1e-3)
         if actions is not None:

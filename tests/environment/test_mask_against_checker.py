@@ -5,13 +5,12 @@ import random
 import pytest
 import torch
 
+from helpers.instances import generated
 from helpers.walks import follow, random_walk
 from polarvrp.environment.environment import Environment
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, flat_actions, routes_to_actions
-from polarvrp.problem.variants import VARIANTS, parse_variant
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.tolerances import LOAD_TOLERANCE, POLICY_TOLERANCE
 
 NUM_INSTANCES, NUM_ROWS = 12, 16
@@ -41,8 +40,7 @@ def violations(instances: Instances[NodeArrays], tours: list[list[list[int]]]) -
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_legal_means_feasible(name: str) -> None:
-    arrays = generate_arrays(parse_variant(name), 20, NUM_INSTANCES, seed=11)
-    instances = instances_from_arrays(arrays)
+    instances = generated(name, 20, NUM_INSTANCES, seed=11)
     environment = Environment(to_tensors(instances))
     generator = torch.Generator().manual_seed(5)
     actions, cost = random_walk(environment, NUM_ROWS, generator)
@@ -72,7 +70,7 @@ def test_legal_means_feasible(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["VRPMB", "OVRPMBL", "MDVRPMB"])
 def test_the_published_rule_of_mixed_backhauls_overloads_vehicles_and_the_strict_one_does_not(name: str) -> None:
-    instances = instances_from_arrays(generate_arrays(parse_variant(name), 50, NUM_INSTANCES, seed=1234))
+    instances = generated(name, 50, NUM_INSTANCES)
     overloaded = {}
     for rule in ("strict", "published"):
         environment = Environment(to_tensors(instances), rule)

@@ -7,12 +7,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from helpers.instances import generated
 from helpers.walks import follow
 from polarvrp.environment.environment import Environment
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.variants import VARIANTS, parse_variant
+from polarvrp.problem.variants import VARIANTS
 
 SOLVERS = ("pyvrp", "ortools")
 
@@ -29,7 +28,7 @@ def actions_and_costs(rows: pa.Table) -> tuple[list[list[int]], NDArray[np.float
 def test_replayed_costs_are_exact_and_feasible_tours_are_legal(published: pa.Table, name: str, count: int) -> None:
     of_variant = published.filter((pc.field("variant") == name) & (pc.field("instance") < count))
     for num_customers in (50, 100):
-        instances = instances_from_arrays(generate_arrays(parse_variant(name), num_customers, 1000, seed=1234))
+        instances = generated(name, num_customers, 1000)
         environment = Environment(to_tensors(instances[:count]))
         found = [
             actions_and_costs(

@@ -5,17 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
+from helpers.instances import generated
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import greedy
 from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour
-from polarvrp.problem.variants import parse_variant
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +22,7 @@ def policy() -> Policy:
 
 
 def instances_of(name: str, count: int = 4) -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(parse_variant(name), 12, count, seed=3))
+    return generated(name, 12, count, seed=3)
 
 
 @pytest.mark.parametrize("name", ["CVRP", "OVRPBLTW", "VRPMBTW", "MDVRPLTW", "MDOVRPMB"])

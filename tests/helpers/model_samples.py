@@ -1,36 +1,11 @@
-"""Small instances and networks for the tests of the networks."""
-
-import dataclasses
-import functools
+"""Small networks, and what their decoders are asked."""
 
 import torch
 
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.variants import parse_variant
 
 SMALL = {"layers": 2, "width": 32, "heads": 2, "feedforward_width": 64}
-
-
-@functools.cache
-def _arrays(variant, num_customers, count):
-    return instances_from_arrays(generate_arrays(parse_variant(variant), num_customers, count, seed=1234))
-
-
-def sample(variant="OVRPBLTW", num_customers=7, count=3, dtype=torch.float32):
-    """The first test instances of a variant as tensors."""
-    return to_tensors(_arrays(variant, num_customers, count), dtype=dtype)
-
-
-def mixed(variants, num_customers=7, count=2):
-    """Instances of several variants with one number of depots in one batch."""
-    parts = [sample(variant, num_customers, count) for variant in variants]
-    fields = [field.name for field in dataclasses.fields(Instances) if field.name not in ("num_depots", "capacity")]
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in fields}
-    return Instances(**joined, num_depots=parts[0].num_depots, capacity=parts[0].capacity)
 
 
 def policy_of(backbone="polarnet", encoder="ple", seed=0, dtype=torch.float32, **options):

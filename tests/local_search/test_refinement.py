@@ -19,6 +19,7 @@ import torch
 from pyvrp import RandomNumberGenerator
 from pyvrp.search import OPERATORS, LocalSearch, NeighbourhoodParams, PerturbationManager, compute_neighbours
 
+from helpers.instances import generated, mixed_arrays
 from polarvrp.decoding.rollout import pad_actions, replay_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError, InfeasibleTourError
@@ -26,9 +27,7 @@ from polarvrp.local_search import pyvrp_search, refinement, shared_memory, table
 from polarvrp.local_search.pyvrp_search import NUM_NEIGHBOURS, PENALTIES, neighbours, refine_tours
 from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner
 from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Shape, remove_leftovers
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import (
     Route,
     actions_to_routes,
@@ -44,16 +43,9 @@ from polarvrp.solvers.pyvrp_model import problem_data
 from polarvrp.tolerances import COST_TOLERANCE
 
 
-def generated(variant: str, num_customers: int, num_instances: int) -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(VARIANTS[variant], num_customers, num_instances, seed=11))
-
-
 def mixed_batch(num_customers: int) -> Instances[NodeArrays]:
     """One instance of each training variant in one batch."""
-    parts = [generated(variant, num_customers, 1) for variant in TRAINING_VARIANTS]
-    names = [field.name for field in dataclasses.fields(Instances) if field.name not in ("num_depots", "capacity")]
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Instances(**arrays, num_depots=1, capacity=parts[0].capacity)
+    return mixed_arrays(TRAINING_VARIANTS, num_customers, count=1)
 
 
 def some_tours(instances: Instances[NodeArrays]) -> list[list[int]]:

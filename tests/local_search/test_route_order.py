@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers.model_samples import mixed
+from helpers.instances import mixed
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.instances import drawn, generated, sample
 from helpers.walks import random_walk
 from polarvrp.decoding.rollout import pad_actions
 from polarvrp.environment.environment import Environment
@@ -20,20 +21,13 @@ from polarvrp.local_search.moves import TAILS, TURN, BetweenRoutes, WithinRoutes
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.local_search.tensor_search import improve, routes_searched
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import actions_to_routes, check_tour, flat_actions, nearest_neighbour
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.tolerances import POLICY_TOLERANCE
 
 ONE_DEPOT = [name for name in VARIANTS if not name.startswith("MD")]
 CPU = torch.device("cpu")
-
-
-def generated(variant: str, num_customers: int, num_instances: int) -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(VARIANTS[variant], num_customers, num_instances, seed=23))
 
 
 def nearest(instances: Instances[NodeArrays]) -> Tensor:
@@ -168,7 +162,7 @@ def test_moves_of_all_kinds_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
         return choice
 
     monkeypatch.setattr(SelectedMoves, "of", classmethod(noting))
-    instances = generate_batch(40, 16, torch.Generator().manual_seed(0), "cpu", ("OVRP", "CVRP", "VRPTW"))
+    instances = drawn(40, 16, variants=("OVRP", "CVRP", "VRPTW"))
     improve(instances, random_walk(Environment(instances), 4, torch.Generator().manual_seed(1))[0])
     relocations = {4, 8, 8 + 32, 12, 12 + 32, 1, 2, 2 + 16, 3 + 16}  # 3 behind a longer block is rare
     exchanges = {5, 6, 6 + 16, 10, 10 + 16, 10 + 32}
@@ -176,7 +170,7 @@ def test_moves_of_all_kinds_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_a_par_with_the_search_on_cores() -> None:
-    instances = generate_batch(50, 32, torch.Generator().manual_seed(4), "cpu")
+    instances = drawn(50, 32, 4)
     arrays = to_arrays(instances)
     tours = nearest(arrays)
     before = [report.cost for _, _, report in reports(arrays, tours)]
@@ -230,9 +224,7 @@ def test_forms_of_tours_do_not_matter() -> None:
 
 
 def test_empty_routes_are_left_out() -> None:
-    improved = improve(
-        to_tensors(generated("CVRP", 10, 4)), torch.tensor([[1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 7, 8, 9, 0, 10]] * 4)
-    )
+    improved = improve(sample("CVRP", 10, 4), torch.tensor([[1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 7, 8, 9, 0, 10]] * 4))
     for tour in improved.tolist():
         while tour and tour[-1] == 0:
             tour.pop()
@@ -242,9 +234,9 @@ def test_empty_routes_are_left_out() -> None:
 
 def test_mistakes() -> None:
     with pytest.raises(ConfigError, match="serves one depot"):
-        improve(to_tensors(generated("MDVRP", 7, 1)), torch.zeros(1, 9, dtype=torch.int64))
+        improve(sample("MDVRP", 7, 1), torch.zeros(1, 9, dtype=torch.int64))
     with pytest.raises(ValueError, match="cannot have tours"):
-        improve(to_tensors(generated("CVRP", 7, 2)), torch.zeros(3, 9, dtype=torch.int64))
+        improve(sample("CVRP", 7, 2), torch.zeros(3, 9, dtype=torch.int64))
 
 
 class NothingDependsOnData(TorchDispatchMode):
@@ -262,7 +254,7 @@ class NothingDependsOnData(TorchDispatchMode):
 
 
 def test_a_round_depends_on_no_data() -> None:
-    instances = generate_batch(20, len(TRAINING_VARIANTS), torch.Generator().manual_seed(0), "cpu")
+    instances = drawn(20, len(TRAINING_VARIANTS))
     tours = nearest(to_arrays(instances))[:, 0]
     with NothingDependsOnData() as mode:
         rules = Rules.of(instances, 1)
@@ -280,7 +272,7 @@ def test_a_round_depends_on_no_data() -> None:
 
 def test_everything_stays_on_the_device_and_never_waits() -> None:
     """Tensors without data: reading a value, or a stray tensor elsewhere, would fail."""
-    instances = generate_batch(20, 4, torch.Generator().manual_seed(0), "cpu")
+    instances = drawn(20, 4)
     tours = nearest(to_arrays(instances))
     improved = improve(instances._map(lambda tensor: tensor.to("meta")), tours.to("meta"), rounds=2)
     assert improved.shape == (4, 1, 42)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from helpers.model_samples import policy_of, sample, shaken
+from helpers.instances import sample
+from helpers.model_samples import policy_of, shaken
 from polarvrp.errors import CheckpointMismatchError
 from polarvrp.model.adapters import EXPERT_FLAGS, AdaptedLinear, AdaptedNorm, adapters, mix, specialize
 from polarvrp.model.linear import Linear

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from helpers.model_samples import policy_of, queries, sample, shaken
+from helpers.instances import sample
+from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.architectures import architecture_of

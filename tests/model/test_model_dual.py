@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from helpers.model_samples import policy_of, sample, shaken
+from helpers.instances import sample
+from helpers.model_samples import policy_of, shaken
 from polarvrp.model.attention import sparse_attention, sparse_weights
 
 

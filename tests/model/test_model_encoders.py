@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from helpers.model_samples import mixed, policy_of, queries, sample, shaken
+from helpers.instances import mixed, sample
+from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.model.linear import Linear
 from polarvrp.model.registry import available
 from polarvrp.problem.variants import VARIANTS

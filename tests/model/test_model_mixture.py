@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from helpers.model_samples import policy_of, queries, sample, shaken
+from helpers.instances import sample
+from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.errors import ConfigError
 from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput, Router
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.model_samples import SMALL, sample
+from helpers.instances import sample
+from helpers.model_samples import SMALL
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import ConfigError

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from helpers.model_samples import policy_of, sample
+from helpers.instances import sample
+from helpers.model_samples import policy_of
 from polarvrp.model.rotation import rotate, rotation_of
 
 

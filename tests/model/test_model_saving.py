@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers.model_samples import SMALL, policy_of, sample
+from helpers.instances import sample
+from helpers.model_samples import SMALL, policy_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.model.registry import available

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.instances import generated
 from polarvrp.errors import DataError
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.variants import VARIANTS
 
 
 @pytest.fixture
 def instances():
-    return instances_from_arrays(generate_arrays(VARIANTS["MDOVRPMBLTW"], 6, 4, 1))
+    return generated("MDOVRPMBLTW", 6, 4, 1)
 
 
 FIELDS = {

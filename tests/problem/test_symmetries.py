@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from polarvrp.problem.datasets import instances_from_arrays
+from helpers.instances import generated, sample
 from polarvrp.problem.instances import to_arrays, to_tensors
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.symmetries import NUM_SYMMETRIES, apply_symmetry, augment
 from polarvrp.problem.tours import check_tour, nearest_neighbour
-from polarvrp.problem.variants import VARIANTS
 
 
 def test_the_eight_maps_in_order() -> None:
@@ -30,7 +28,7 @@ def test_there_are_only_eight(index: int) -> None:
 @pytest.mark.parametrize("name", ["CVRP", "OVRPBLTW", "MDVRPMBLTW"])
 def test_costs_and_feasibility_are_invariant(name: str) -> None:
     """The same actions cost the same under every map, and nothing but coordinates is touched."""
-    instances = instances_from_arrays(generate_arrays(VARIANTS[name], 20, 3, 1))
+    instances = generated(name, 20, 3, 1)
     copies = to_arrays(augment(to_tensors(instances)))
     assert len(copies) == 24
     for number in range(24):
@@ -45,7 +43,7 @@ def test_costs_and_feasibility_are_invariant(name: str) -> None:
 
 def test_layout_of_copies() -> None:
     """Copy a of instance b is row a * B + b; the first B rows are the originals."""
-    instances = to_tensors(instances_from_arrays(generate_arrays(VARIANTS["VRPB"], 6, 5, 1)))
+    instances = sample("VRPB", 6, 5, 1)
     copies = augment(instances, count=4)
     assert len(copies) == 20
     for a in range(4):

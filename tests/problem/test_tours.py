@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.instances import generated
 from polarvrp.errors import InfeasibleTourError
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import (
     Route,
     actions_to_routes,
@@ -225,7 +224,7 @@ def test_empty_routes_are_not_written() -> None:
 def test_round_trip_of_random_feasible_tours(name) -> None:
     """routes -> actions -> routes keeps routes, cost and feasibility on every variant."""
     rng = random.Random(name)
-    instances = instances_from_arrays(generate_arrays(VARIANTS[name], 12, 20, 5))
+    instances = generated(name, 12, 20, 5)
     for index in range(20):
         routes = random_tour(instances, index, rng)
         actions = routes_to_actions(routes, instances.num_depots)
@@ -240,7 +239,7 @@ def test_round_trip_of_random_feasible_tours(name) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_nearest_neighbour_is_feasible_exactly(name) -> None:
     """No window, closing time or limit is touched, loads only by float32 rounding."""
-    instances = instances_from_arrays(generate_arrays(VARIANTS[name], 20, 5, 6))
+    instances = generated(name, 20, 5, 6)
     for index in range(5):
         report = check_tour(instances, index, nearest_neighbour(instances, index))
         assert report.time_violation == 0.0
@@ -251,7 +250,7 @@ def test_nearest_neighbour_is_feasible_exactly(name) -> None:
 def test_cost_equals_a_vectorised_computation() -> None:
     """The loops agree with NumPy on closed and open routes of one and several depots."""
     for name in ("CVRP", "OVRP", "MDVRP", "MDOVRP"):
-        instances = instances_from_arrays(generate_arrays(VARIANTS[name], 15, 3, 8))
+        instances = generated(name, 15, 3, 8)
         for index in range(3):
             actions = nearest_neighbour(instances, index)
             locs = instances.locs[index].astype(np.float64)
@@ -267,7 +266,7 @@ def test_cost_equals_a_vectorised_computation() -> None:
 def test_relabelling_and_rotation_change_nothing(seed, name, angle) -> None:
     """Cost and violations depend on geometry only, not on the customers' numbers or the plane's orientation."""
     variant = VARIANTS[name]
-    instances = instances_from_arrays(generate_arrays(variant, 8, 1, seed))
+    instances = generated(name, 8, 1, seed)
     rng = random.Random(seed)
     # Any assignment to routes, feasible or not.
     customers = rng.sample(range(variant.num_depots, instances.num_nodes), 8)
@@ -298,7 +297,7 @@ def test_relabelling_and_rotation_change_nothing(seed, name, angle) -> None:
 @given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(["CVRP", "VRPL", "MDVRP", "MDVRPL"]))
 def test_closed_routes_can_be_reversed(seed, name) -> None:
     """Without windows and backhauls the direction of a closed route does not matter."""
-    instances = instances_from_arrays(generate_arrays(VARIANTS[name], 10, 1, seed))
+    instances = generated(name, 10, 1, seed)
     routes = actions_to_routes(nearest_neighbour(instances, 0), instances.num_depots)
     forth = check_tour(instances, 0, routes_to_actions(routes, instances.num_depots))
     reverse = [Route(route.depot, route.customers[::-1]) for route in routes]
@@ -353,8 +352,7 @@ def test_published_solutions(published) -> None:
     assert len(heads) == 192
     for number, head in enumerate(heads):
         assert head["instance"] == 0
-        variant = VARIANTS[head["variant"]]
-        instances = instances_from_arrays(generate_arrays(variant, head["num_customers"], 1000, 1234))
+        instances = generated(head["variant"], head["num_customers"], 1000)
         sample = {*random.Random(number).sample(range(1000), 5), int(excess[number].argmax())}
         for index in sample:
             row = 1000 * number + index

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.instances import generated
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour
 from polarvrp.problem.variants import VARIANTS
@@ -28,10 +28,6 @@ from polarvrp.solvers.pool import default_hard_limit
 from polarvrp.solvers.solve import SolverSettings
 
 QUICK = SolverSettings("pyvrp", 20.0, seed=1, max_iterations=30)
-
-
-def generated(variant: str, num_customers: int, num_instances: int) -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(VARIANTS[variant], num_customers, num_instances, seed=6))
 
 
 def without_times(rows: list[SolutionRow]) -> list[SolutionRow]:

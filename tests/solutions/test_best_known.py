@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.instances import generated
 from polarvrp.errors import DataError
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour, nearest_neighbour
-from polarvrp.problem.variants import VARIANTS
 from polarvrp.solutions.best_known import best_known, read_warm_starts
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import write_solutions
@@ -18,7 +16,7 @@ from polarvrp.solutions.solutions import write_solutions
 
 @pytest.fixture(scope="module")
 def instances() -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(VARIANTS["VRPTW"], 10, 4, seed=2))
+    return generated("VRPTW", 10, 4, seed=2)
 
 
 def row(instances: Instances[NodeArrays], index: int, actions: list[int], method: str) -> SolutionRow:

@@ -8,10 +8,9 @@ import pytest
 from pyvrp import solve
 from pyvrp.stop import MaxIterations
 
+from helpers.instances import generated
 from polarvrp.errors import DataError
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, nearest_neighbour, routes_to_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.solvers.integers import LARGEST_COST, LARGEST_PENALTY, LOAD_UNITS, integer_instance
@@ -29,10 +28,6 @@ EVERY_ATTRIBUTE = (
     "MDOVRPMBL",
     "MDVRPTW",
 )
-
-
-def generated(variant: str, num_customers: int, num_instances: int = 1, seed: int = 7) -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(VARIANTS[variant], num_customers, num_instances, seed))
 
 
 def with_customers(instances: Instances[NodeArrays], index: int, customers: list[int]) -> Instances[NodeArrays]:

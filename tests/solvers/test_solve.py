@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.instances import generated
 from polarvrp.errors import ConfigError
-from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import actions_to_routes, check_tour, nearest_neighbour
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.solvers import versions
@@ -21,10 +20,6 @@ from polarvrp.solvers.solve import SOLVERS, SolverSettings, solve_instance
 from polarvrp.tolerances import LOAD_TOLERANCE, REFERENCE_TOLERANCE
 
 FEW_ITERATIONS = 60
-
-
-def generated(variant: str, num_customers: int, num_instances: int = 1, seed: int = 5) -> Instances[NodeArrays]:
-    return instances_from_arrays(generate_arrays(VARIANTS[variant], num_customers, num_instances, seed))
 
 
 def changed(instances: Instances[NodeArrays], **changes: dict[int, Any]) -> Instances[NodeArrays]:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from helpers.model_samples import mixed
+from helpers.instances import drawn, mixed
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.config.model import ModelConfig
@@ -20,7 +20,6 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import Instances, to_arrays
-from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
@@ -47,7 +46,7 @@ def small(backbone: str, encoder: str) -> Policy:
 
 def fixed_tours(policy: Policy) -> tuple[Instances[torch.Tensor], torch.Tensor, ScoredSteps, Replay, torch.Tensor]:
     """One batch with sampled tours, and the refined best tour of each instance with its row."""
-    instances = generate_batch(SIZE, BATCH, torch.Generator().manual_seed(0), "cpu")
+    instances = drawn(SIZE, BATCH)
     environment = Environment(instances)
     with torch.no_grad():
         embeddings = policy.encode(instances).embeddings

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from helpers.instances import drawn
 from helpers.walks import follow, random_walk
 from polarvrp.decoding.rollout import pad_actions
 from polarvrp.environment.environment import Environment
-from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import actions_to_routes, routes_to_actions
 from polarvrp.training.objectives import (
     MARGINS,
@@ -56,7 +56,7 @@ def test_costs_within_rounding_of_each_other_are_equal(factor: float, scale: flo
 
 @pytest.mark.parametrize("name", ["CVRP", "OVRPBLTW", "MDVRPTW"])
 def test_a_tour_is_never_preferred_to_itself_with_its_routes_in_another_order(name: str) -> None:
-    instances = generate_batch(30, 8, torch.Generator().manual_seed(0), "cpu", (name,))
+    instances = drawn(30, 8, variants=(name,))
     environment = Environment(instances)
     actions, cost = random_walk(environment, 8, torch.Generator().manual_seed(1))
     depots = instances.num_depots

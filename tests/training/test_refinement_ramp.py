@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.model_samples import mixed, policy_of
+from helpers.instances import mixed
+from helpers.model_samples import policy_of
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.environment.environment import Environment

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 
+from helpers.instances import drawn
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
 from polarvrp.decoding.parallel import ParallelEngine
@@ -15,7 +16,6 @@ from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.training import step as step_module
 from polarvrp.training.group import Group, Share
 from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_update_and_another_seed_another(paradigm: 
 def test_fifty_steps_on_one_batch_of_tours_lower_its_loss(objective) -> None:
     policy, engine = build_policy(SMALL, 0), ParallelEngine()
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
-    instances = generate_batch(10, 8, torch.Generator().manual_seed(0), "cpu")
+    instances = drawn(10, 8)
     environment = Environment(instances)
     sampler = Sampler(torch.Generator().manual_seed(1))
     embeddings = policy.encode(instances).embeddings.detach()
@@ -77,7 +77,7 @@ def microbatch_of(policy: Policy, settings: TrainConfig) -> Microbatch:
     context = StepContext(policy, ParallelEngine(), settings, False, objective, None)
     microbatch = Microbatch(context, Group().shares(6, 1)[0], torch.Generator(), torch.Generator())
     microbatch.seed((0, 2, 0))
-    microbatch.take(generate_batch(10, 6, torch.Generator().manual_seed(3), "cpu"))
+    microbatch.take(drawn(10, 6, 3))
     microbatch.encode()
     microbatch.decode()
     microbatch.select_tours()
@@ -141,7 +141,7 @@ def test_halves_of_a_batch_add_up_to_the_whole(
 def test_fewer_starts_are_drawn_anew_for_each_batch_and_alike_for_its_microbatches(paradigm: str) -> None:
     settings = config(paradigm, starts=4, seed=3)
     context = StepContext(build_policy(SMALL, 0), ParallelEngine(), settings, False, reinforce, None)
-    instances = generate_batch(10, 5, torch.Generator().manual_seed(3), "cpu")
+    instances = drawn(10, 5, 3)
 
     def starts_of(now: tuple[int, int, int], share: Share) -> list[int]:
         microbatch = Microbatch(context, share, torch.Generator(), torch.Generator())
@@ -157,17 +157,17 @@ def test_fewer_starts_are_drawn_anew_for_each_batch_and_alike_for_its_microbatch
         return first[0, :4].tolist()
 
     halves = [share for rank in range(2) for share in Group(rank, 2).shares(5, 1)]
-    drawn = []
+    chosen = []
     for step in range(12):
         one, other = (starts_of((0, 1, step), share) for share in halves)
         assert one == other and len(set(one)) == 4
-        drawn.append(tuple(one))
-    assert len(set(drawn)) > 8
-    assert {node for draw in drawn for node in draw} == set(range(1, 11))
-    assert starts_of((0, 1, 0), halves[0]) == list(drawn[0])
+        chosen.append(tuple(one))
+    assert len(set(chosen)) > 8
+    assert {node for nodes in chosen for node in nodes} == set(range(1, 11))
+    assert starts_of((0, 1, 0), halves[0]) == list(chosen[0])
     other_seed = settings.replace(seed=4)
     context = replace(context, config=other_seed)
-    assert [tuple(starts_of((0, 1, step), halves[0])) for step in range(12)] != drawn
+    assert [tuple(starts_of((0, 1, step), halves[0])) for step in range(12)] != chosen
 
 
 def test_as_many_starts_as_customers_are_all_of_them() -> None:
