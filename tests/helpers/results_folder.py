@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.solutions.solutions import SolutionRow, write_solutions
 from polarvrp.study.runs import parse_run
 from polarvrp.tables.build import build_table
-from polarvrp.tables.sources import MissingResultsError
+from polarvrp.tables.sources import MissingResultsError, Results
 
 HISTORY_COLUMNS = (
     *("learning_rate", "loss", "sampled_cost", "greedy_cost", "best_cost", "validation_gap_percent", "seconds"),
@@ -97,7 +98,7 @@ class ResultsFolder:
         pq.write_table(pa.Table.from_pylist(rows), self.root / "set_x" / f"{run}.parquet")
 
 
-def table_rows(results, name):
+def table_rows(results: Results, name: str) -> list[dict[str, Any]]:
     """Rows of a table, a dictionary each, None where a value is missing; no rows where it has no results."""
     try:
         frame = build_table(results, EXPERIMENTS[name])
@@ -105,4 +106,5 @@ def table_rows(results, name):
         if "has no results" not in str(error):
             raise
         return []
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows

@@ -8,6 +8,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.study.layout import TABLE_SUFFIXES
@@ -32,24 +33,24 @@ CONTRACT = {
 
 
 @pytest.fixture
-def quick(folder):
+def quick(folder: ResultsFolder) -> Results:
     folder.evaluate(RUN, 3.0)
     folder.train(RUN)
     return Results(folder.root, "quick")
 
 
-def test_the_contract_knows_every_table():
+def test_the_contract_knows_every_table() -> None:
     assert set(CONTRACT) == set(tables())
 
 
 @pytest.mark.parametrize("name", CONTRACT)
-def test_columns_hold_the_promised_ones_in_order(name):
+def test_columns_hold_the_promised_ones_in_order(name: str) -> None:
     names = arrow_schema(EXPERIMENTS[name]).names
     assert [column for column in names if column in CONTRACT[name].split()] == CONTRACT[name].split()
     assert names[-1] == "scale"
 
 
-def test_tables_are_written_in_every_format(quick, folder):
+def test_tables_are_written_in_every_format(quick: Results, folder: ResultsFolder) -> None:
     paths = build_tables(quick, ["in_distribution"])
     assert paths == [folder.root / "tables" / f"in_distribution.{suffix}" for suffix in TABLE_SUFFIXES]
     table = pq.read_table(paths[0])
@@ -60,13 +61,13 @@ def test_tables_are_written_in_every_format(quick, folder):
     assert [float(row["gap_percent"]) for row in rows] == table["gap_percent"].to_pylist()
 
 
-def test_parquet_says_where_its_numbers_come_from(quick):
+def test_parquet_says_where_its_numbers_come_from(quick: Results) -> None:
     provenance = json.loads(pq.read_schema(build_tables(quick, ["in_distribution"])[0]).metadata[b"polarvrp"])
     assert provenance["scale"] == "quick" and provenance["table"] == "in_distribution"
     assert provenance["fingerprints"] == {RUN: f"print-of-{RUN}"}
 
 
-def test_parquet_says_how_compared_methods_are_called(folder):
+def test_parquet_says_how_compared_methods_are_called(folder: ResultsFolder) -> None:
     folder.evaluate("cada-shared-po-n10-s0", 3.0)
     results = Results(folder.root, "quick", own_labels={"cada-shared-po": "CaDA with PO"})
     path = build_tables(results, ["in_distribution"])[0]
@@ -75,23 +76,23 @@ def test_parquet_says_how_compared_methods_are_called(folder):
     assert results.table("in_distribution").attrs["labels"] == dict(labels)
 
 
-def test_a_value_of_another_type_names_its_table(folder):
+def test_a_value_of_another_type_names_its_table(folder: ResultsFolder) -> None:
     folder.train(RUN, parameters="many")
     with pytest.raises(DataError, match=r"table training_cost got a value of another type: .*; make its results again"):
         build_tables(Results(folder.root, "quick"), ["training_cost"])
 
 
-def test_same_rows_give_same_bytes(quick):
+def test_same_rows_give_same_bytes(quick: Results) -> None:
     first = [path.read_bytes() for path in build_tables(quick)]
     assert [path.read_bytes() for path in build_tables(quick)] == first
 
 
-def test_all_tables_that_have_results_are_built_when_none_is_named(quick):
+def test_all_tables_that_have_results_are_built_when_none_is_named(quick: Results) -> None:
     built = list(dict.fromkeys(path.stem for path in build_tables(quick)))
     assert built == ["in_distribution", "training_paradigms", "encoder_settings", "training_cost", "paper_comparison"]
 
 
-def test_comparison_leaves_out_tables_of_another_scale(quick, folder):
+def test_comparison_leaves_out_tables_of_another_scale(quick: Results, folder: ResultsFolder) -> None:
     folder.solve("polarnet-ple-polar-n50-s0", "CVRP", 50, [11.0])
     build_tables(Results(folder.root, "paper"), ["in_distribution"])
     with pytest.raises(MissingResultsError, match="table paper_comparison has no results"):
@@ -101,19 +102,19 @@ def test_comparison_leaves_out_tables_of_another_scale(quick, folder):
     assert ours["in_distribution", "CVRP-n50", "polarnet-ple-polar objective"] == 11.0
 
 
-def test_unknown_names_list_the_known(quick):
+def test_unknown_names_list_the_known(quick: Results) -> None:
     with pytest.raises(ConfigError, match="unknown table 'zeroshot'; there are in_distribution, zero_shot, set_x"):
         build_tables(quick, ["zeroshot"])
 
 
-def test_missing_results_name_the_command_that_makes_them(quick, folder):
+def test_missing_results_name_the_command_that_makes_them(quick: Results, folder: ResultsFolder) -> None:
     with pytest.raises(MissingResultsError, match="snakemake --cores all zero_shot"):
         build_tables(quick, ["zero_shot"])
     with pytest.raises(MissingResultsError, match="holds no results"):
         build_tables(Results(folder.root / "nowhere", "quick"))
 
 
-def test_failed_table_leaves_nothing_behind(quick, folder):
+def test_failed_table_leaves_nothing_behind(quick: Results, folder: ResultsFolder) -> None:
     path = folder.root / "evaluations" / "test" / RUN / "CVRP-n10.parquet"
     path.write_bytes(b"PAR1")
     with pytest.raises(Exception, match="no complete Parquet file"):
@@ -121,6 +122,6 @@ def test_failed_table_leaves_nothing_behind(quick, folder):
     assert not (folder.root / "tables").exists()
 
 
-def test_building_tables_imports_no_torch():
+def test_building_tables_imports_no_torch() -> None:
     code = "import sys, polarvrp.cli.tables, polarvrp.tables.build; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

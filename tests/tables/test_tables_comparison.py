@@ -1,10 +1,12 @@
 """The paper's numbers beside ours: right cells, right averages, nothing compared that does not correspond."""
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.results_folder import table_rows
+from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_TABLES, ZERO_SHOT_ORDER, read_paper
@@ -13,7 +15,7 @@ from polarvrp.tables.sources import Results
 OURS = "polarnet-ple-polar"
 
 
-def lines(results, *names):
+def lines(results: Results, *names: str) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Rows of the comparison by table, row and column, once these tables were built."""
     if names:
         build_tables(results, names)
@@ -21,11 +23,11 @@ def lines(results, *names):
 
 
 @pytest.fixture
-def paper(folder):
+def paper(folder: ResultsFolder) -> Results:
     return Results(folder.root, "paper")
 
 
-def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_alone(folder):
+def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_alone(folder: ResultsFolder) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 3.0)
     quick = Results(folder.root, "quick")
     build_tables(quick, ["in_distribution"])
@@ -49,11 +51,11 @@ def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_al
     assert len(rows) == printed + solvers + 1 + averages
 
 
-def test_without_any_table_there_is_no_comparison(folder):
+def test_without_any_table_there_is_no_comparison(folder: ResultsFolder) -> None:
     assert lines(Results(folder.root, "quick")) == {}
 
 
-def test_cells_and_averages_of_the_main_table(folder, paper):
+def test_cells_and_averages_of_the_main_table(folder: ResultsFolder, paper: Results) -> None:
     folder.root.mkdir(parents=True)
     for variant in IN_DISTRIBUTION_ORDER:
         folder.solve(f"{OURS}-n50-s0", variant, 50, [30.0, 30.0], seconds=0.002)
@@ -71,14 +73,14 @@ def test_cells_and_averages_of_the_main_table(folder, paper):
     assert average["ours"] == pytest.approx(mean)
 
 
-def test_average_over_some_variants_is_none(folder, paper):
+def test_average_over_some_variants_is_none(folder: ResultsFolder, paper: Results) -> None:
     folder.solve(f"{OURS}-n50-s0", "CVRP", 50, [20.0])
     found = lines(paper, "in_distribution")
     assert found["in_distribution", "CVRP-n50", f"{OURS} gap_percent"]["ours"] is not None
     assert found["in_distribution", "average-n50", f"{OURS} gap_percent"]["ours"] is None
 
 
-def test_known_mismatches_between_the_paper_and_the_published_files_show(folder, paper):
+def test_known_mismatches_between_the_paper_and_the_published_files_show(folder: ResultsFolder, paper: Results) -> None:
     """Printed objectives that the published files contradict: VRPBLTW of PyVRP, VRPL of OR-Tools."""
     for variant in IN_DISTRIBUTION_ORDER:
         folder.solve("pyvrp", variant, 50, [40.0])
@@ -94,7 +96,7 @@ def test_known_mismatches_between_the_paper_and_the_published_files_show(folder,
     assert (gap["paper"], gap["ours"]) == (2.343, pytest.approx(1.762, abs=5e-4))
 
 
-def test_zero_shot_average_of_the_published_solutions(folder, paper):
+def test_zero_shot_average_of_the_published_solutions(folder: ResultsFolder, paper: Results) -> None:
     for variant in ZERO_SHOT_ORDER:
         folder.solve("pyvrp", variant, 100, [40.0])
     found = lines(paper, "zero_shot")
@@ -104,7 +106,7 @@ def test_zero_shot_average_of_the_published_solutions(folder, paper):
     assert average["ours"] is not None
 
 
-def test_set_x_is_compared_in_the_papers_form_by_models_of_its_size(folder, paper):
+def test_set_x_is_compared_in_the_papers_form_by_models_of_its_size(folder: ResultsFolder, paper: Results) -> None:
     folder.solve_set_x(f"{OURS}-n100-s0", {"X-n101-k25": (27591, 28800, 28810)})
     found = lines(paper, "set_x")
     cost = found["set_x", "X-n101-k25", f"{OURS} cost"]
@@ -115,7 +117,7 @@ def test_set_x_is_compared_in_the_papers_form_by_models_of_its_size(folder, pape
     assert small["set_x", "X-n101-k25", f"{OURS} cost"]["ours"] is None
 
 
-def test_ablations_are_compared_at_the_papers_size_only(folder, paper):
+def test_ablations_are_compared_at_the_papers_size_only(folder: ResultsFolder, paper: Results) -> None:
     default = "polarnet-ple-polar-n50-s0"
     for run, gap in ((default, 2.0), ("polarnet-ple-polar-n50-ls0-s0", 1.5), ("polarnet-ple-polar-n50-kappa2-s0", 3.0)):
         folder.evaluate(run, gap, reference=30.0)
@@ -131,7 +133,7 @@ def test_ablations_are_compared_at_the_papers_size_only(folder, paper):
     assert found["training_cost", "POLAR+PLE-n50", "total_hours"]["ours"] == pytest.approx(4.0)
 
 
-def test_ablations_of_other_sizes_are_not_compared(folder):
+def test_ablations_of_other_sizes_are_not_compared(folder: ResultsFolder) -> None:
     for run in ("polarnet-ple-polar-n10-s0", "polarnet-ple-polar-n10-ls0-s0", "polarnet-ple-polar-n10-kappa2-s0"):
         folder.evaluate(run, 2.0)
         folder.train(run)
@@ -139,7 +141,7 @@ def test_ablations_of_other_sizes_are_not_compared(folder):
     assert all(row["ours"] is None for row in lines(Results(folder.root, "quick"), *names).values())
 
 
-def test_analyses_are_compared_by_the_papers_own_columns(folder, paper):
+def test_analyses_are_compared_by_the_papers_own_columns(folder: ResultsFolder, paper: Results) -> None:
     rows = [{"metric": "mean_cost_gap", "epsilon_percent": None, "po": 0.5, "polar": 0.6, "scale": "paper"}]
     (folder.root / "tables").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), folder.root / "tables" / "preference_margins.parquet")
@@ -149,6 +151,6 @@ def test_analyses_are_compared_by_the_papers_own_columns(folder, paper):
     assert found["expert_contributions", "layer=1", "shared_percent"]["paper"] == 10.7
 
 
-def test_grid_backbones_end_with_ours():
+def test_grid_backbones_end_with_ours() -> None:
     """The comparison takes the paper's mean gaps of paradigms from this one."""
     assert grid_backbones()[-1] == "polarnet"

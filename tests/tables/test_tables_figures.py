@@ -1,6 +1,7 @@
 """Figures: drawn from tables of the right scale, labelled with it, and the same bytes for the same numbers."""
 
 import pytest
+from matplotlib.figure import Figure
 
 from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.backbones import grid_backbones
@@ -14,7 +15,7 @@ RUN = "polarnet-ple-polar-n10-s0"
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Tables of two methods, one of them at two sizes; not to be changed."""
     folder = ResultsFolder(tmp_path_factory.mktemp("figures") / "results")
     folder.evaluate(RUN, 3.0)
@@ -26,15 +27,15 @@ def quick(tmp_path_factory):
     return results
 
 
-def drawn(results, name):
+def drawn(results: Results, name: str) -> Figure:
     return draw_figure(results, EXPERIMENTS[name])
 
 
-def legend(figure):
+def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_gaps_have_a_panel_a_size_and_a_row_a_variant(quick):
+def test_gaps_have_a_panel_a_size_and_a_row_a_variant(quick: Results) -> None:
     figure = drawn(quick, "in_distribution")
     assert [axes.get_title() for axes in figure.axes] == ["n=10", "n=20"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()][:3] == ["CVRP", "VRPTW", "OVRP"]
@@ -44,7 +45,7 @@ def test_gaps_have_a_panel_a_size_and_a_row_a_variant(quick):
     assert [round(value) for value in y] == list(range(16))
 
 
-def test_seeds_share_a_dot_and_a_legend_entry(folder):
+def test_seeds_share_a_dot_and_a_legend_entry(folder: ResultsFolder) -> None:
     for seed, gap in enumerate((3.0, 7.0)):
         folder.evaluate(f"polarnet-ple-polar-n10-s{seed}", gap, variants=("CVRP",))
         folder.train(f"polarnet-ple-polar-n10-s{seed}")
@@ -57,7 +58,7 @@ def test_seeds_share_a_dot_and_a_legend_entry(folder):
     assert legend(curves) == ["Ours"] and len(curves.axes[0].get_lines()) == 2
 
 
-def test_grids_have_a_panel_a_backbone_with_means(folder):
+def test_grids_have_a_panel_a_backbone_with_means(folder: ResultsFolder) -> None:
     for backbone in grid_backbones()[::3]:
         for encoder, gaps in (("shared", [3.0, 4.0]), ("ple", [2.0, 1.0])):
             folder.evaluate(f"{backbone}-{encoder}-polar-n10-s0", gaps, variants=("CVRP", "OVRP"))
@@ -67,7 +68,7 @@ def test_grids_have_a_panel_a_backbone_with_means(folder):
     assert titles == ["MTPOMO\nShared 3.50, PLE 1.50", "Ours\nShared 3.50, PLE 1.50"]
 
 
-def test_curves_show_every_epoch(quick):
+def test_curves_show_every_epoch(quick: Results) -> None:
     figure = drawn(quick, "training_curves")
     cost, gap = figure.axes
     assert cost.get_lines()[0].get_xydata().tolist() == [[1, 1.0], [2, 0.5]]
@@ -76,7 +77,7 @@ def test_curves_show_every_epoch(quick):
 
 
 @pytest.mark.parametrize("name", ["in_distribution", "training_curves"])
-def test_titles_state_the_scale(quick, name):
+def test_titles_state_the_scale(quick: Results, name: str) -> None:
     assert (
         drawn(quick, name)
         .get_suptitle()
@@ -84,7 +85,7 @@ def test_titles_state_the_scale(quick, name):
     )
 
 
-def test_figures_are_written_twice_with_the_same_bytes(quick):
+def test_figures_are_written_twice_with_the_same_bytes(quick: Results) -> None:
     paths = draw_figures(quick, ["training_curves"])
     assert paths == [quick.root / "figures" / f"training_curves.{suffix}" for suffix in ("png", "pdf")]
     first = [path.read_bytes() for path in paths]
@@ -92,12 +93,12 @@ def test_figures_are_written_twice_with_the_same_bytes(quick):
     assert [path.read_bytes() for path in draw_figures(quick, ["training_curves"])] == first
 
 
-def test_every_figure_that_can_be_drawn_is_drawn(quick):
+def test_every_figure_that_can_be_drawn_is_drawn(quick: Results) -> None:
     drawn = list(dict.fromkeys(path.stem for path in draw_figures(quick)))
     assert drawn == ["in_distribution", "training_paradigms", "encoder_settings", "training_curves"]
 
 
-def test_what_cannot_be_drawn_is_named(quick):
+def test_what_cannot_be_drawn_is_named(quick: Results) -> None:
     with pytest.raises(ConfigError, match="unknown figure 'curves'; there are in_distribution"):
         draw_figures(quick, ["curves"])
     with pytest.raises(MissingResultsError, match=r"zero_shot\.parquet does not exist; make it with: polarvrp tables"):

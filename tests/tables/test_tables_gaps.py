@@ -1,8 +1,10 @@
 """Tables of gaps: right reference, right instances, right order, nothing filled in."""
 
+from typing import Any
+
 import pytest
 
-from helpers.results_folder import table_rows
+from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.references.published import published_costs
 from polarvrp.tables.sources import MissingResultsError, Results
@@ -10,18 +12,18 @@ from polarvrp.tables.sources import MissingResultsError, Results
 OURS = "polarnet-ple-polar"
 
 
-def cell(rows, **where):
+def cell(rows: list[dict[str, Any]], **where: Any) -> dict[str, Any]:
     found = [row for row in rows if all(row[key] == value for key, value in where.items())]
     assert len(found) == 1
     return found[0]
 
 
 @pytest.fixture
-def quick(folder):
+def quick(folder: ResultsFolder) -> Results:
     return Results(folder.root, "quick")
 
 
-def test_gap_is_the_mean_of_instance_gaps_beside_the_gap_of_means(folder, quick):
+def test_gap_is_the_mean_of_instance_gaps_beside_the_gap_of_means(folder: ResultsFolder, quick: Results) -> None:
     folder.solve("pyvrp", "CVRP", 10, [10.0, 20.0, 50.0])
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, 22.0, 44.0], seconds=0.25)
     row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")
@@ -33,7 +35,9 @@ def test_gap_is_the_mean_of_instance_gaps_beside_the_gap_of_means(folder, quick)
 
 
 @pytest.mark.parametrize("reference", [[10.0, 20.0, None], [10.0, 20.0]])
-def test_instance_without_reference_is_left_out_and_counted(folder, quick, reference):
+def test_instance_without_reference_is_left_out_and_counted(
+    folder: ResultsFolder, quick: Results, reference: list[float | None]
+) -> None:
     folder.solve("pyvrp", "CVRP", 10, reference)
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, 22.0, 44.0])
     row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")
@@ -41,14 +45,14 @@ def test_instance_without_reference_is_left_out_and_counted(folder, quick, refer
     assert (row["instances"], row["left_out"]) == (2, 1)
 
 
-def test_without_reference_file_the_objective_stands_alone(folder, quick):
+def test_without_reference_file_the_objective_stands_alone(folder: ResultsFolder, quick: Results) -> None:
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, None])
     row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")
     assert (row["objective"], row["gap_percent"], row["reference"]) == (11.0, None, None)
     assert (row["instances"], row["left_out"]) == (1, 1)
 
 
-def test_paper_scale_measures_against_the_published_costs_of_the_first_instances(folder):
+def test_paper_scale_measures_against_the_published_costs_of_the_first_instances(folder: ResultsFolder) -> None:
     published = published_costs("VRPTW", 50, "pyvrp")
     folder.solve("pyvrp", "VRPTW", 50, [20.0, 20.0])
     folder.solve(f"{OURS}-n50-s0", "VRPTW", 50, [1.1 * cost for cost in published[:2]])
@@ -67,7 +71,27 @@ def test_paper_scale_measures_against_the_published_costs_of_the_first_instances
     assert cell(rows, method="published-ortools")["seconds"] is None
 
 
-def test_costs_of_other_instances_are_not_compared_with_the_published(folder):
+def test_published_sizes_are_measured_against_the_published_costs_at_any_scale(folder: ResultsFolder) -> None:
+    costs = published_costs("VRPTW", 50, "pyvrp")
+    folder.solve("pyvrp", "VRPTW", 20, [20.0])
+    folder.solve(f"{OURS}-n20-s0", "VRPTW", 20, [22.0])
+    folder.solve(f"{OURS}-n50-s0", "VRPTW", 50, [1.2 * costs[0]])
+    rows = table_rows(Results(folder.root, "laptop"), "in_distribution")
+    ours = {
+        row["num_customers"]: (row["reference"], row["gap_percent"]) for row in rows if row["method"] == f"{OURS}-s0"
+    }
+    assert ours == {20: ("pyvrp", pytest.approx(10.0)), 50: ("published-pyvrp", pytest.approx(20.0))}
+
+
+def test_beside_our_own_references_nothing_published_is_shown(folder: ResultsFolder) -> None:
+    """Test sets of another seed have no published solutions."""
+    folder.solve("pyvrp", "VRPTW", 50, [40.0])
+    folder.solve(f"{OURS}-n50-s0", "VRPTW", 50, [44.0])
+    rows = table_rows(Results(folder.root, "paper", against="pyvrp"), "in_distribution")
+    assert {row["method"]: row["gap_percent"] for row in rows} == {"pyvrp": 0.0, f"{OURS}-s0": pytest.approx(10.0)}
+
+
+def test_costs_of_other_instances_are_not_compared_with_the_published(folder: ResultsFolder) -> None:
     """As after a change of the test sets' seed: the published costs, shifted by one instance."""
     costs = published_costs("CVRP", 50, "pyvrp")[1:]
     folder.solve(f"{OURS}-n50-s0", "CVRP", 50, costs)
@@ -75,13 +99,13 @@ def test_costs_of_other_instances_are_not_compared_with_the_published(folder):
         table_rows(Results(folder.root, "paper"), "in_distribution")
 
 
-def test_paper_scale_ignores_sizes_that_other_scales_left_behind(folder):
+def test_paper_scale_ignores_sizes_that_other_scales_left_behind(folder: ResultsFolder) -> None:
     folder.solve("pyvrp", "CVRP", 10, [10.0])
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0])
     assert table_rows(Results(folder.root, "paper"), "in_distribution") == []
 
 
-def test_rows_follow_the_papers_orders(folder, quick):
+def test_rows_follow_the_papers_orders(folder: ResultsFolder, quick: Results) -> None:
     for variant in ("VRPB", "OVRP", "CVRP"):
         for size in (20, 10):
             for method in ("ortools", "pyvrp"):
@@ -95,25 +119,25 @@ def test_rows_follow_the_papers_orders(folder, quick):
     ]
 
 
-def test_variants_are_split_between_the_two_tables(folder, quick):
+def test_variants_are_split_between_the_two_tables(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP", "VRPMB", "MDVRP"))
     assert {row["variant"] for row in table_rows(quick, "in_distribution")} == {"CVRP"}
     assert {row["variant"] for row in table_rows(quick, "zero_shot")} == {"VRPMB", "MDVRP"}
 
 
-def test_solvers_are_shown_where_runs_are(folder, quick):
+def test_solvers_are_shown_where_runs_are(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     folder.solve("pyvrp", "OVRP", 10, [10.0])
     assert {row["variant"] for row in table_rows(quick, "in_distribution")} == {"CVRP"}
 
 
-def test_solvers_alone_make_a_table(folder, quick):
+def test_solvers_alone_make_a_table(folder: ResultsFolder, quick: Results) -> None:
     folder.solve("pyvrp", "OVRP", 10, [10.0])
     folder.solve("ortools", "OVRP", 10, [10.5])
     assert [row["gap_percent"] for row in table_rows(quick, "in_distribution")] == [0.0, pytest.approx(5.0)]
 
 
-def test_only_the_named_runs_are_read_and_each_must_exist(folder):
+def test_only_the_named_runs_are_read_and_each_must_exist(folder: ResultsFolder) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     folder.evaluate(f"{OURS}-n10-s1", 7.0, variants=("CVRP",))
     rows = table_rows(Results(folder.root, "quick", (f"{OURS}-n10-s1",)), "in_distribution")
@@ -124,7 +148,7 @@ def test_only_the_named_runs_are_read_and_each_must_exist(folder):
         table_rows(Results(folder.root, "quick", ("polarnet",)), "in_distribution")
 
 
-def test_truncated_file_is_named(folder, quick):
+def test_truncated_file_is_named(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     path = folder.root / "evaluations" / "test" / f"{OURS}-n10-s0" / "CVRP-n10.parquet"
     path.write_bytes(path.read_bytes()[:100])
@@ -132,7 +156,7 @@ def test_truncated_file_is_named(folder, quick):
         table_rows(quick, "in_distribution")
 
 
-def test_set_x_has_both_forms_of_the_cost_and_grows_by_instance(folder, quick):
+def test_set_x_has_both_forms_of_the_cost_and_grows_by_instance(folder: ResultsFolder, quick: Results) -> None:
     folder.solve_set_x(f"{OURS}-n10-s0", {"X-n1001-k43": (72355, 80000, 80010), "X-n101-k25": (27591, 28810, 28823)})
     rows = table_rows(quick, "set_x")
     assert [row["instance"] for row in rows] == ["X-n101-k25", "X-n1001-k43"]
@@ -141,7 +165,7 @@ def test_set_x_has_both_forms_of_the_cost_and_grows_by_instance(folder, quick):
     assert (rows[0]["best_known"], rows[0]["cost"], rows[0]["method"]) == (27591, 28810, f"{OURS}-s0")
 
 
-def test_two_sizes_of_one_method_on_set_x_must_be_told_apart(folder):
+def test_two_sizes_of_one_method_on_set_x_must_be_told_apart(folder: ResultsFolder) -> None:
     for size in (10, 20):
         folder.solve_set_x(f"{OURS}-n{size}-s0", {"X-n101-k25": (27591, 28810, 28823)})
     with pytest.raises(DataError, match="choose one with --runs"):

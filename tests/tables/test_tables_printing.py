@@ -1,10 +1,13 @@
 """Printed tables: pivot, order, averages, emphasis, and the line that no demonstration lacks."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.tables.build import build_table, build_tables, print_experiment
 from polarvrp.tables.formats import duration, minus, number
@@ -16,22 +19,22 @@ OURS = "polarnet-ple-polar"
 WARNING = "Nothing here is a result."
 
 
-def tables(results, name):
+def tables(results: Results, name: str) -> list[PrintedTable]:
     return print_experiment(build_table(results, EXPERIMENTS[name]), EXPERIMENTS[name])
 
 
-def printed(results, name):
+def printed(results: Results, name: str) -> str:
     return to_markdown(tables(results, name))
 
 
-def rows_of(markdown):
+def rows_of(markdown: str) -> list[list[str]]:
     """Cells of each row, heads first, without the row of alignments."""
     lines = [line for line in markdown.splitlines() if line.startswith("|") and "--" not in line]
     return [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines]
 
 
 @pytest.fixture
-def quick(folder):
+def quick(folder: ResultsFolder) -> Results:
     """Two variants, two sizes, three methods beside PyVRP; OR-Tools is better than any policy."""
     for size in (10, 20):
         for variant, gaps in {"OVRP": (1.0, 4.0, 2.0), "CVRP": (0.5, 2.0, 8.0)}.items():
@@ -44,7 +47,7 @@ def quick(folder):
     return Results(folder.root, "quick")
 
 
-def test_main_table_has_the_papers_shape(quick):
+def test_main_table_has_the_papers_shape(quick: Results) -> None:
     assert rows_of(printed(quick, "in_distribution")) == [
         ["Variant", "Method", "n=10 Obj.", "n=10 Gap", "n=10 Time", "n=20 Obj.", "n=20 Gap", "n=20 Time"],
         ["CVRP", "PyVRP", "10.000", r"\*", "1m 02s", "10.000", r"\*", "1m 02s"],
@@ -64,7 +67,7 @@ def test_main_table_has_the_papers_shape(quick):
     ]
 
 
-def test_captions_state_scale_reference_and_instances(quick):
+def test_captions_state_scale_reference_and_instances(quick: Results) -> None:
     text = printed(quick, "in_distribution")
     assert "Scale quick." in text
     assert "mean over instances of 100 · (cost − reference) / reference" in text
@@ -72,7 +75,7 @@ def test_captions_state_scale_reference_and_instances(quick):
     assert "1 to 2 instances each" in text
 
 
-def test_every_demonstration_says_that_it_is_no_result(folder, quick):
+def test_every_demonstration_says_that_it_is_no_result(folder: ResultsFolder, quick: Results) -> None:
     for run in (f"{OURS}-n10-s0", "polarnet-ple-polar-n10-kappa2-s0", "polarnet-shared-polar-n10-s0"):
         folder.evaluate(run, 3.0, variants=("CVRP",))
         folder.train(run)
@@ -82,14 +85,14 @@ def test_every_demonstration_says_that_it_is_no_result(folder, quick):
         assert WARNING in to_markdown(shown) and WARNING in to_latex(shown)
 
 
-def test_results_at_the_papers_scale_carry_no_warning(folder):
+def test_results_at_the_papers_scale_carry_no_warning(folder: ResultsFolder) -> None:
     folder.solve(f"{OURS}-n50-s0", "CVRP", 50, [11.0] * 3)
     text = printed(Results(folder.root, "paper"), "in_distribution")
     assert WARNING not in text and "against the published PyVRP costs" in text and "Scale paper." in text
     assert ["", "OR-Tools (published)", "10.572", "1.907%", "–"] in rows_of(text)
 
 
-def test_zero_shot_is_a_row_a_variant(folder):
+def test_zero_shot_is_a_row_a_variant(folder: ResultsFolder) -> None:
     folder.evaluate(f"{OURS}-n10-s0", [2.0, 4.0], variants=("MDVRP", "VRPMB"))
     assert rows_of(printed(Results(folder.root, "quick"), "zero_shot")) == [
         ["Variant", "PyVRP Obj.", "PyVRP Gap", "Ours Obj.", "Ours Gap"],
@@ -99,7 +102,7 @@ def test_zero_shot_is_a_row_a_variant(folder):
     ]
 
 
-def test_set_x_averages_by_size_group(folder):
+def test_set_x_averages_by_size_group(folder: ResultsFolder) -> None:
     costs = {"X-n251-k28": (100, 104, 105), "X-n101-k25": (100, 101, 102), "X-n106-k14": (100, 103, 104)}
     folder.solve_set_x(f"{OURS}-n10-s0", costs)
     folder.solve_set_x("cada-shared-rl-n10-s0", dict.fromkeys(costs, (100, 103, 103)))
@@ -114,7 +117,7 @@ def test_set_x_averages_by_size_group(folder):
     ]
 
 
-def test_grids_put_the_best_of_each_backbone_in_bold(folder):
+def test_grids_put_the_best_of_each_backbone_in_bold(folder: ResultsFolder) -> None:
     for run, gap in {"polarnet-shared-polar": 3.0, "polarnet-ple-polar": 2.0, "mvmoe_ablation-deep-polar": 5.0}.items():
         folder.evaluate(f"{run}-n10-s0", gap, variants=("CVRP",))
         folder.train(f"{run}-n10-s0", parameters=6_983_414)
@@ -127,7 +130,7 @@ def test_grids_put_the_best_of_each_backbone_in_bold(folder):
     ]
 
 
-def test_sweep_prints_epoch_times_as_the_paper_does(folder):
+def test_sweep_prints_epoch_times_as_the_paper_does(folder: ResultsFolder) -> None:
     for run, gap in (("polarnet-shared-polar-n10-s0", 3.0), ("polarnet-shared-polar-n10-k2-s0", 2.0)):
         folder.evaluate(run, gap, variants=("CVRP",))
         folder.train(run, epoch_seconds=(209.0, 404.0), refined=(0, 1))
@@ -138,14 +141,14 @@ def test_sweep_prints_epoch_times_as_the_paper_does(folder):
     ]
 
 
-def test_training_cost_uses_the_papers_labels(folder):
+def test_training_cost_uses_the_papers_labels(folder: ResultsFolder) -> None:
     folder.train("polarnet-shared-rl-n10-s2", epoch_seconds=(900.0, 900.0), memory=(1.0, 12.52), parameters=1_841_576)
     assert rows_of(printed(Results(folder.root, "quick"), "training_cost"))[1:] == [
         ["10", "Shared, seed 2", "1,841,576", "15m 00s", "30m 00s", "12.52 GB"]
     ]
 
 
-def test_emphasis_goes_to_all_that_print_like_the_best():
+def test_emphasis_goes_to_all_that_print_like_the_best() -> None:
     frame = pd.DataFrame({"set": ["a"] * 5, "gap": [1.2341, 1.2339, 0.5, None, 2.0]})
     competing = frame.assign(competes=[True, True, False, True, True])
     cells = written(competing, "Gap", "gap", number("{:.3f}"), ("set",))
@@ -172,11 +175,11 @@ def test_emphasis_goes_to_all_that_print_like_the_best():
         (77400, "21h 30m"),
     ],
 )
-def test_durations(seconds, text):
+def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_labels_name_seeds_and_leave_other_runs_alone():
+def test_labels_name_seeds_and_leave_other_runs_alone() -> None:
     labels = catalog_labels()
     assert method_label(f"{OURS}-s0", labels) == "Ours"
     assert method_label(f"{OURS}-s3", labels) == "Ours, seed 3"
@@ -184,18 +187,21 @@ def test_labels_name_seeds_and_leave_other_runs_alone():
     assert method_label("polarnet-ple-polar-kappa2-s0", labels) == "polarnet-ple-polar-kappa2-s0"
 
 
-def test_zero_has_no_sign():
+def test_zero_has_no_sign() -> None:
     assert (minus("-0.000%"), minus("-0.012%"), minus("0.000%")) == ("0.000%", "−0.012%", "0.000%")
 
 
-def table(rows, columns=(("", "Variant"), ("n=10", "Obj."), ("n=10", "Gap")), **attributes):
+HEADS = (("", "Variant"), ("n=10", "Obj."), ("n=10", "Gap"))
+
+
+def table(rows: list[list[str]], columns: Sequence[tuple[str, str]] = HEADS, **attributes: Any) -> PrintedTable:
     """A printed table whose cells are emphasised where they begin with an exclamation mark."""
     text = pd.DataFrame(rows, columns=pd.MultiIndex.from_tuples(columns))
     best = text.map(lambda cell: cell.startswith("!"))
     return PrintedTable("Gap of a_b in %", text.map(lambda cell: cell.removeprefix("!")), best, **attributes)
 
 
-def latex_rows(text):
+def latex_rows(text: str) -> list[list[str]]:
     """Cells of each line of the bodies of all ``tabular`` environments, heads included; checks that all rows fit."""
     rows = []
     for columns, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL):
@@ -208,7 +214,7 @@ def latex_rows(text):
     return rows
 
 
-def well_formed(text):
+def well_formed(text: str) -> bool:
     """Whether braces and environments are closed in order, outside of comments and escapes."""
     text = re.sub(r"\\[\\{}%]", "", re.sub(r"(?m)^%.*$", "", text))
     depth, open_environments = 0, []
@@ -224,7 +230,7 @@ def well_formed(text):
     return depth == 0 and not open_environments
 
 
-def test_latex_groups_heads_and_escapes():
+def test_latex_groups_heads_and_escapes() -> None:
     text = to_latex([table([["CVRP", "!10.0", "2%"], ["Average", "–", "*"]], summary=1)])
     assert r"\caption{Gap of a\_b in \%}" in text
     assert " & \\multicolumn{2}{c}{n=10} \\\\\n\\cmidrule(lr){2-3}\n" in text
@@ -236,7 +242,7 @@ def test_latex_groups_heads_and_escapes():
     assert latex_text("α ≤ 1−x_<1>") == r"$\alpha$ $\le$ 1$-$x\_\textless{}1\textgreater{}"
 
 
-def test_a_latex_table_too_long_for_a_page_goes_on_in_another():
+def test_a_latex_table_too_long_for_a_page_goes_on_in_another() -> None:
     blocks = [[f"V{block}", f"M{row}", "1.0"] for block in range(10) for row in range(12)]
     columns = (("", "Variant"), ("", "Method"), ("n=10", "Obj."))
     text = to_latex([table(blocks, columns, heads=2)])
@@ -249,7 +255,7 @@ def test_a_latex_table_too_long_for_a_page_goes_on_in_another():
     assert well_formed(text)
 
 
-def test_a_latex_table_too_wide_for_a_page_goes_on_in_another_between_groups():
+def test_a_latex_table_too_wide_for_a_page_goes_on_in_another_between_groups() -> None:
     columns = (("", "Variant"), *((f"M{method}", label) for method in range(15) for label in ("Obj.", "Gap")))
     text = to_latex([table([["CVRP", *("1" for _ in range(30))]], columns)])
     heads = [row for row in latex_rows(text) if row[0] == "Variant"]
@@ -258,7 +264,7 @@ def test_a_latex_table_too_wide_for_a_page_goes_on_in_another_between_groups():
 
 
 @pytest.mark.parametrize("name", ["in_distribution", "training_cost", "encoder_settings", "paper_comparison"])
-def test_latex_of_every_form_is_well_formed(folder, quick, name):
+def test_latex_of_every_form_is_well_formed(folder: ResultsFolder, quick: Results, name: str) -> None:
     for run in (f"{OURS}-n10-s0", f"{OURS}-n10-s1"):
         folder.evaluate(run, 3.0)
         folder.train(run)
@@ -267,7 +273,7 @@ def test_latex_of_every_form_is_well_formed(folder, quick, name):
     assert well_formed(text) and len(latex_rows(text)) >= 3
 
 
-def test_html_marks_the_best_ours_and_averages_and_escapes():
+def test_html_marks_the_best_ours_and_averages_and_escapes() -> None:
     rows = [["CVRP", "CaDA", "!1"], ["CVRP", "Ours", "<2>"], ["Average", "Ours", "3"]]
     columns = (("", "Variant"), ("", "Method"), ("n=10", "Obj."))
     page = to_html(table(rows, columns, heads=2, summary=1), "mine")

@@ -6,18 +6,19 @@ from types import ModuleType
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure as Canvas
 
-from helpers.results_folder import table_rows
+from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog import backbones, encoders, paradigms
 from polarvrp.catalog.experiments import EXPERIMENTS, INTEGER, REAL, TEXT, Experiment, Figure
 from polarvrp.catalog.methods import METHODS, Method
 from polarvrp.cli.main import main
 from polarvrp.tables.figures import draw_figure
-from polarvrp.tables.printing import Axis, captioned, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
 from polarvrp.tables.sources import Results
 
 
-def show(results, *names):
+def show(results: Results, *names: str) -> str:
     """Build, draw and report these experiments; the text of the page."""
     common = ["--results", str(results.root), "--scale", results.scale]
     assert main(["tables", *names, *common]) == 0
@@ -27,16 +28,16 @@ def show(results, *names):
     return results.layout.report.read_text(encoding="utf-8")
 
 
-def legend(results, name):
+def legend(results: Results, name: str) -> list[str]:
     return [text.get_text() for text in draw_figure(results, EXPERIMENTS[name]).legends[0].get_texts()]
 
 
 @pytest.fixture
-def paper(folder):
+def paper(folder: ResultsFolder) -> Results:
     return Results(folder.root, "paper")
 
 
-def test_a_fourth_paradigm(folder, paper, monkeypatch):
+def test_a_fourth_paradigm(folder: ResultsFolder, paper: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     record = dataclasses.replace(paradigms.PARADIGMS["rl"], name="hinge", label="Hinge")
     monkeypatch.setitem(paradigms.PARADIGMS, "hinge", record)
     for paradigm in ("rl", "hinge"):
@@ -50,7 +51,7 @@ def test_a_fourth_paradigm(folder, paper, monkeypatch):
     assert ours == {"rl": (1.432, True), "po": (1.282, False), "polar": (1.192, False), "hinge": (None, True)}
 
 
-def test_a_fourth_encoder(folder, paper, monkeypatch):
+def test_a_fourth_encoder(folder: ResultsFolder, paper: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     record = dataclasses.replace(encoders.ENCODERS["deep"], name="wide", label="Wide")
     monkeypatch.setitem(encoders.ENCODERS, "wide", record)
     for encoder in ("wide", "ple"):
@@ -61,7 +62,7 @@ def test_a_fourth_encoder(folder, paper, monkeypatch):
     assert legend(paper, "encoder_settings") == ["PLE", "Wide"]
 
 
-def test_a_backbone_of_the_grids(folder, paper, monkeypatch):
+def test_a_backbone_of_the_grids(folder: ResultsFolder, paper: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     record = dataclasses.replace(backbones.BACKBONES["polarnet"], name="gated", label="Gated")
     monkeypatch.setitem(backbones.BACKBONES, "gated", record)
     folder.evaluate("gated-shared-rl-n50-s0", 3.0, reference=30.0)
@@ -72,7 +73,7 @@ def test_a_backbone_of_the_grids(folder, paper, monkeypatch):
     assert [title.split("\n")[0] for title in titles] == ["Ours", "Gated"]
 
 
-def test_a_method_of_the_main_tables(folder, paper, monkeypatch):
+def test_a_method_of_the_main_tables(folder: ResultsFolder, paper: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     method = Method(label="Deep ours", backbone="polarnet", encoder="deep", paradigm="polar")
     monkeypatch.setitem(METHODS, method.stem, method)
     for stem in (method.stem, "cada-shared-rl"):
@@ -86,7 +87,7 @@ def test_a_method_of_the_main_tables(folder, paper, monkeypatch):
     ]
 
 
-def test_a_row_of_the_study_s_own_needs_its_label_only(folder):
+def test_a_row_of_the_study_s_own_needs_its_label_only(folder: ResultsFolder) -> None:
     for stem in ("cada-shared-po", "cada-shared-rl", "polarnet-ple-polar"):
         folder.evaluate(f"{stem}-n10-s0", 3.0, variants=("CVRP",))
     words = ["tables", "in_distribution", "--results", str(folder.root)]
@@ -98,34 +99,34 @@ def test_a_row_of_the_study_s_own_needs_its_label_only(folder):
 
 
 @pytest.mark.parametrize("labels", ["{", "[]", '{"cada-shared-po": 1}'])
-def test_labels_that_are_none_are_refused(folder, labels, capsys):
+def test_labels_that_are_none_are_refused(
+    folder: ResultsFolder, labels: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["tables", "--results", str(folder.root), "--labels", labels])
     assert "argument --labels" in capsys.readouterr().err
 
 
-def count_runs(results, experiment):
+def count_runs(results: Results, experiment: Experiment) -> pd.DataFrame:
     runs = results.evaluated_runs()
     counts = pd.Series([run.encoder for run in runs]).value_counts(sort=False)
     return pd.DataFrame({"encoder": counts.index, "trainings": counts, "share": counts / len(runs)})
 
 
-def render_counts(frame, experiment):
+def render_counts(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
     rows, columns = Axis.of("encoder", frame["encoder"]), Axis.of("measure", ["Trainings"], "")
     cells = [written(frame, "Trainings", "trainings", str)]
     return [print_table(captioned(frame, experiment, ""), cells, ("Encoder",), rows, columns)]
 
 
-def draw_counts(results, experiment):
-    from matplotlib.figure import Figure as Canvas
-
+def draw_counts(results: Results, experiment: Experiment) -> Canvas:
     frame = results.table(experiment.name)
     figure = Canvas()
     figure.subplots().bar(frame["encoder"], frame["trainings"])
     return figure
 
 
-def compare_counts(ours, experiment):
+def compare_counts(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     paper = pd.DataFrame({"encoder": ["shared", "ple"], "paper": [6.0, 1.0]})
     both = paper.merge(ours, "left", "encoder")
     return both.assign(row=both["encoder"], column="trainings", ours=both["trainings"].astype("float64"))[
@@ -133,7 +134,7 @@ def compare_counts(ours, experiment):
     ]
 
 
-def test_a_new_experiment(folder, monkeypatch):
+def test_a_new_experiment(folder: ResultsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("encoder_counts")
     for function in (count_runs, render_counts, draw_counts, compare_counts):
         setattr(module, function.__name__, function)

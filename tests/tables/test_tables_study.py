@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from helpers.results_folder import table_rows
+from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.errors import DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.tables.sources import Results
@@ -13,11 +13,11 @@ from polarvrp.tables.training_cost import epoch_costs
 
 
 @pytest.fixture
-def quick(folder):
+def quick(folder: ResultsFolder) -> Results:
     return Results(folder.root, "quick")
 
 
-def test_paradigms_compare_default_runs_of_the_smaller_size(folder, quick):
+def test_paradigms_compare_default_runs_of_the_smaller_size(folder: ResultsFolder, quick: Results) -> None:
     for run, gap in {
         "polarnet-ple-rl-n10-s0": 4.0,
         "polarnet-ple-polar-n10-s0": 2.0,
@@ -38,14 +38,14 @@ def test_paradigms_compare_default_runs_of_the_smaller_size(folder, quick):
     assert len(rows) == 9 and {row["num_customers"] for row in rows} == {10}
 
 
-def test_gaps_are_averaged_over_seeds(folder, quick):
+def test_gaps_are_averaged_over_seeds(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate("polarnet-ple-rl-n10-s0", 4.0)
     folder.evaluate("polarnet-ple-rl-n10-s7", 6.0)
     rows = table_rows(quick, "training_paradigms")
     assert {(round(row["gap_percent"], 6), row["seeds"]) for row in rows} == {(5.0, 2)}
 
 
-def test_encoders_come_with_their_parameters(folder, quick):
+def test_encoders_come_with_their_parameters(folder: ResultsFolder, quick: Results) -> None:
     for encoder, parameters in (("shared", 100), ("deep", 300), ("ple", 320)):
         folder.evaluate(f"polarnet-{encoder}-polar-n10-s0", 4.0, variants=("CVRP",))
         folder.train(f"polarnet-{encoder}-polar-n10-s0", parameters=parameters)
@@ -57,7 +57,7 @@ def test_encoders_come_with_their_parameters(folder, quick):
     ]
 
 
-def test_temperature_sweep_takes_its_default_from_the_training(folder, quick):
+def test_temperature_sweep_takes_its_default_from_the_training(folder: ResultsFolder, quick: Results) -> None:
     for run, gap, alpha in (
         ("polarnet-shared-po-n10-s0", 5.0, 0.05),
         ("polarnet-shared-polar-n10-s0", 4.0, 0.05),
@@ -85,7 +85,9 @@ def test_temperature_sweep_takes_its_default_from_the_training(folder, quick):
         ("refinement_start", "refinement_start_epoch", "polarnet-ple-polar-n10-s0", "polarnet-ple-polar-n10-ls5-s0"),
     ],
 )
-def test_sweeps_average_gaps_over_variants_and_split_epoch_times(folder, quick, name, column, default, changed):
+def test_sweeps_average_gaps_over_variants_and_split_epoch_times(
+    folder: ResultsFolder, quick: Results, name: str, column: str, default: str, changed: str
+) -> None:
     folder.evaluate(default, [float(i) for i in range(16)], variants=TRAINING_VARIANTS)
     folder.evaluate(changed, 3.0, variants=("CVRP",))
     folder.train(default, epoch_seconds=(10.0, 12.0, 40.0), refined=(0, 0, 64), memory=(1.0, 1.0, 1.0))
@@ -99,13 +101,13 @@ def test_sweeps_average_gaps_over_variants_and_split_epoch_times(folder, quick, 
     assert by_value[5]["epoch_seconds_without_ls"] is None
 
 
-def test_one_value_alone_is_no_sweep(folder, quick):
+def test_one_value_alone_is_no_sweep(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate("polarnet-ple-polar-n10-s0", 3.0)
     folder.train("polarnet-ple-polar-n10-s0")
     assert table_rows(quick, "task_experts") == []
 
 
-def test_training_that_recorded_no_specification_is_named(folder, quick):
+def test_training_that_recorded_no_specification_is_named(folder: ResultsFolder, quick: Results) -> None:
     for run in ("polarnet-ple-polar-n10-s0", "polarnet-ple-polar-n10-kappa2-s0"):
         folder.evaluate(run, 3.0)
         folder.train(run)
@@ -114,7 +116,7 @@ def test_training_that_recorded_no_specification_is_named(folder, quick):
         table_rows(quick, "task_experts")
 
 
-def test_training_cost_has_the_papers_four_trainings_in_its_order(folder, quick):
+def test_training_cost_has_the_papers_four_trainings_in_its_order(folder: ResultsFolder, quick: Results) -> None:
     for size in (20, 10):
         for stem in ("polarnet-shared-rl", "polarnet-ple-rl", "polarnet-ple-polar", "polarnet-shared-polar"):
             folder.train(f"{stem}-n{size}-s0", epoch_seconds=(1800.0, 5400.0), memory=(3.0, 4.5))
@@ -129,18 +131,18 @@ def test_training_cost_has_the_papers_four_trainings_in_its_order(folder, quick)
     assert (rows[0]["epoch_seconds"], rows[0]["total_hours"], rows[0]["peak_memory_gb"]) == (3600.0, 2.0, 4.5)
 
 
-def test_training_on_a_cpu_has_no_peak_memory(folder, quick):
+def test_training_on_a_cpu_has_no_peak_memory(folder: ResultsFolder, quick: Results) -> None:
     folder.train("polarnet-ple-polar-n10-s0", memory=(None, None))
     assert table_rows(quick, "training_cost")[0]["peak_memory_gb"] is None
 
 
-def test_epochs_without_refinement_have_no_refined_mean():
+def test_epochs_without_refinement_have_no_refined_mean() -> None:
     costs = epoch_costs(pd.DataFrame({"seconds": [2.0, 4.0], "refined_tours": [None, float("nan")]}))
     assert costs["epoch_seconds"] == costs["epoch_seconds_without_ls"] == 3.0
     assert math.isnan(costs["epoch_seconds_with_ls"])
 
 
-def test_a_variant_that_one_seed_lacks_has_no_mean(folder, quick):
+def test_a_variant_that_one_seed_lacks_has_no_mean(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate("polarnet-ple-rl-n10-s0", 4.0, variants=("CVRP", "OVRP"))
     folder.evaluate("polarnet-ple-rl-n10-s1", 6.0, variants=("CVRP",))
     gaps = {row["variant"]: row["gap_percent"] for row in table_rows(quick, "training_paradigms")}

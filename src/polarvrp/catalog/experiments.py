@@ -110,7 +110,7 @@ _GAP_VALUES = {
 _GAP = "The gap is the mean over instances of 100 · (cost − reference) / reference"
 
 
-def _sweep(name: str, title: str, caption: str, sweep: Sweep) -> Experiment:
+def _sweep(name: str, title: str, caption: str, paper: str, sweep: Sweep) -> Experiment:
     keys = {sweep.column: REAL if sweep.setting == "temperature" else INTEGER}
     seconds = ("epoch_seconds", "epoch_seconds_without_ls", "epoch_seconds_with_ls", "total_hours")
     return Experiment(
@@ -129,7 +129,7 @@ def _sweep(name: str, title: str, caption: str, sweep: Sweep) -> Experiment:
         target="ablations",
         group="ablation",
         sweep=sweep,
-        paper=f"polarvrp.tables.comparison:compare_{name}",
+        paper=paper,
     )
 
 
@@ -239,6 +239,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Sensitivity of the mean gap to the preference temperature α",
             "Mean gap over the 16 training variants of polarnet with the shared encoder, by temperature α of the "
             "preference loss, under PO and POLAR.",
+            "polarvrp.tables.comparison:compare_temperature",
             Sweep(
                 setting="temperature",
                 section="training",
@@ -253,6 +254,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Effect of refining the best k decoded tours of an instance",
             "Mean gap over the 16 training variants and seconds of an epoch of polarnet with the shared encoder, by "
             "the number k of tours that local search refines for each instance.",
+            "polarvrp.tables.comparison:compare_refined_tours",
             Sweep(setting="refined_tours", section="training", column="refined_tours_k", symbol="k", encoder="shared"),
         ),
         _sweep(
@@ -260,6 +262,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Effect of the number of task experts κ of a PLE layer",
             "Mean gap over the 16 training variants and seconds of an epoch of polarnet with PLE under POLAR, by the "
             "number κ of task experts in each layer.",
+            "polarvrp.tables.comparison:compare_task_experts",
             Sweep(setting="task_experts", section="model", column="task_experts_kappa", symbol="κ", encoder="ple"),
         ),
         _sweep(
@@ -267,6 +270,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Effect of the epoch after which local search starts",
             "Mean gap over the 16 training variants and hours of training of polarnet with PLE under POLAR, by the "
             "last epoch without refinement; 0 refines from the first epoch on.",
+            "polarvrp.tables.comparison:compare_refinement_start",
             Sweep(
                 setting="refinement_start_epoch",
                 section="training",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from polarvrp.solutions.solutions import provenance, read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import AVERAGE, OURS
-from polarvrp.tables.means import complete_mean, complete_sum
+from polarvrp.tables.means import complete_mean
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
@@ -99,7 +100,7 @@ def _summary(table: pa.Table, variant: str, run: RunSpec) -> dict[str, Any]:
     """Objective, gap to the published costs, counted instances and seconds of one set."""
     costs = table.select(["instance", "cost", "seconds"]).to_pandas().sort_values("instance")
     reference = published_costs(variant, run.num_customers)[costs["instance"].to_numpy()]
-    return asdict(summarise_gaps(costs["cost"].to_numpy(), reference)) | {"seconds": complete_sum(costs["seconds"])}
+    return asdict(summarise_gaps(costs["cost"].to_numpy(), reference)) | {"seconds": fsum(costs["seconds"])}
 
 
 def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> PrintedTable:

@@ -15,11 +15,6 @@ def complete_mean(values: Iterable[float]) -> float:
     return fmean(numbers) if numbers else math.nan
 
 
-def complete_sum(values: Iterable[float]) -> float:
-    """Sum of the values, correctly rounded; NaN when one is missing."""
-    return math.fsum(values)
-
-
 def average_over(
     frame: pd.DataFrame, over: str, members: Collection[str], keys: Sequence[str], column: str
 ) -> pd.Series:

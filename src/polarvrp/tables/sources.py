@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polarvrp.catalog.experiments import EXPERIMENTS
-from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
+from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import PROVENANCE
 from polarvrp.problem.variants import VARIANTS
@@ -43,23 +43,6 @@ class InstanceSet:
 
     variant: str
     num_customers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What gaps on one test set are measured against.
-
-    Attributes:
-        name: One of ``REFERENCES``.
-        costs: Its cost of each instance, float64, indexed by instance.
-    """
-
-    name: str
-    costs: pd.Series
-
-    @property
-    def is_published(self) -> bool:
-        return self.name.startswith(PUBLISHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +111,23 @@ class Results:
         """Costs and seconds of a solver on one test set, as ``read_costs``."""
         return read_costs(self._solutions(solver, test_set))
 
-    def reference(self, test_set: InstanceSet) -> Reference | None:
-        """What gaps on a test set are measured against.
+    def reference(self, test_set: InstanceSet) -> pd.Series | None:
+        """Costs that gaps on a test set are measured against.
 
-        By default the published solutions at their sizes, else our PyVRP where it was run.
+        By default the published ones at their sizes, else those of our PyVRP where it was run.
+
+        Returns:
+            Cost of each instance, float64, indexed by instance; its name is one of ``REFERENCES``.
 
         Raises:
             MissingResultsError: If a reference was asked for that this set does not have.
         """
         name = self.against or ("published-pyvrp" if test_set.num_customers in PUBLISHED_SIZES else "pyvrp")
         if name == "published-pyvrp":
-            return Reference(name, published(test_set, "pyvrp")["cost"])
+            return published(test_set, "pyvrp")["cost"].rename(name)
         path = self._solutions(name, test_set)
         if path.is_file():
-            return Reference(name, read_costs(path)["cost"])
+            return read_costs(path)["cost"].rename(name)
         if self.against is None:
             return None
         how = "--best-of" if name == "best_known" else f"--solver {name}"
@@ -248,13 +234,14 @@ def read_costs(path: Path) -> pd.DataFrame:
     Raises:
         DataError: If the file is unusable or names an instance twice.
     """
-    frame: pd.DataFrame = read_solutions(path).select(["instance", "cost", "seconds"]).to_pandas()
-    frame = frame.set_index("instance")
+    table = read_solutions(path)
+    instances = pd.Index(table["instance"].to_numpy(), name="instance")
+    frame = pd.DataFrame({name: table[name].to_numpy() for name in ("cost", "seconds")}, index=instances)
     if not frame.index.is_unique:
         raise DataError(
             f"{path} has {len(frame)} rows for {frame.index.nunique()} instances; delete it and make it again"
         )
-    return frame.astype("float64").sort_index()
+    return frame.sort_index()
 
 
 def read_frame(path: Path, needed: Iterable[str]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.ablations import at_defaults
 from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import method_label, method_rank
-from polarvrp.tables.means import complete_mean, complete_sum
+from polarvrp.tables.means import complete_mean
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.sources import Results
 
@@ -40,7 +40,7 @@ def epoch_costs(history: pd.DataFrame) -> dict[str, float]:
     """
     seconds = history["seconds"]
     refined = history.get("refined_tours", pd.Series(math.nan, index=history.index)) > 0
-    hours = complete_sum(seconds) / 3600 if len(seconds) else math.nan
+    hours = math.fsum(seconds) / 3600 if len(seconds) else math.nan
     means = (complete_mean(members) for members in (seconds, seconds[~refined], seconds[refined]))
     return dict(zip(EPOCH_COSTS, (*means, hours), strict=True))
 
