@@ -4,6 +4,7 @@ import importlib.util
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def published():
+def published() -> pa.Table:
     """The published solutions of PyVRP and OR-Tools, 192,000 rows; too large for the package, skipped where absent."""
     if not PUBLISHED.is_file():
         pytest.skip(f"needs the published solutions at {PUBLISHED}")

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,13 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
 from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solutions
 
+Library = tuple[Path, Path, list[tuple[int, ...]], int]
+
 
 class Case:
     """A set on disk with a feasible solution of each instance."""
 
-    def __init__(self, folder, variant, count=3) -> None:
+    def __init__(self, folder: Path, variant: str, count: int = 3) -> None:
         self.arrays = generate_arrays(VARIANTS[variant], 8, count, 1)
         self.instances_path, self.solutions_path = folder / "set.npz", folder / "solutions.parquet"
         self.variant = variant
@@ -37,21 +40,21 @@ class Case:
                 )
             )
 
-    def change(self, index, **values) -> None:
+    def change(self, index: int, **values: Any) -> None:
         self.rows[index] = dataclasses.replace(self.rows[index], **values)
 
-    def check(self, key="solver"):
+    def check(self, key: str = "solver") -> int:
         write_solutions(self.solutions_path, self.rows, key)
         return main(["check", str(self.instances_path), str(self.solutions_path)])
 
 
 @pytest.fixture
-def case(tmp_path: Path):
+def case(tmp_path: Path) -> Case:
     return Case(tmp_path, "VRPBLTW")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_feasible_solutions_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str], variant) -> None:
+def test_feasible_solutions_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str], variant: str) -> None:
     case = Case(tmp_path, variant, count=2)
     assert case.check() == 0
     mean = np.mean([row.cost for row in case.rows])
@@ -60,7 +63,7 @@ def test_feasible_solutions_pass(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_a_wrong_cost_is_shown_with_the_exact_one(case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_cost_is_shown_with_the_exact_one(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     """Off by more than 1e-6 is wrong, less is not."""
     exact = case.rows[1].cost
     case.change(0, cost=case.rows[0].cost + 9e-7)
@@ -71,7 +74,7 @@ def test_a_wrong_cost_is_shown_with_the_exact_one(case, capsys: pytest.CaptureFi
     assert "3 rows, 2 right, 1 wrong, 0 without a solution" in lines[1]
 
 
-def test_a_cost_that_is_no_number_is_wrong(case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cost_that_is_no_number_is_wrong(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     """Our writer refuses it; a foreign file may hold it."""
     assert case.check() == 0
     table = read_solutions(case.solutions_path)
@@ -81,7 +84,7 @@ def test_a_cost_that_is_no_number_is_wrong(case, capsys: pytest.CaptureFixture[s
     assert "instance 1 (pyvrp): its stored cost is nan" in capsys.readouterr().out
 
 
-def swapped_route(actions):
+def swapped_route(actions: tuple[int, ...]) -> tuple[int, ...]:
     """The first route with two stops or more, backwards."""
     routes = actions_to_routes(actions, 1)
     return tuple(routes_to_actions([Route(0, route.customers[::-1]) for route in routes], 1))
@@ -97,7 +100,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("breaking", "message"), BROKEN)
-def test_infeasible_rows_are_named(case, capsys: pytest.CaptureFixture[str], breaking, message) -> None:
+def test_infeasible_rows_are_named(case: Case, capsys: pytest.CaptureFixture[str], breaking: Any, message: str) -> None:
     case.change(2, actions=breaking(case.rows[2].actions))
     assert case.check() == 1
     assert re.match(rf"instance 2 \(pyvrp\): {message}", capsys.readouterr().out)
@@ -131,7 +134,7 @@ def test_tolerances_of_references_and_policies(
     assert ("has length" in capsys.readouterr().out) == bool(code)
 
 
-def test_rows_without_a_solution_are_counted_apart(case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_without_a_solution_are_counted_apart(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     case.change(0, cost=None, actions=(), routes=0, max_violation=None, reason="time limit")
     assert case.check() == 0
     assert "3 rows, 2 right, 0 wrong, 1 without a solution" in capsys.readouterr().out
@@ -151,7 +154,7 @@ def test_only_the_first_wrong_rows_are_shown(tmp_path: Path, capsys: pytest.Capt
     assert lines[9].startswith("instance 9 ") and lines[10] == "... and 3 more"
 
 
-def test_several_methods_in_one_file(case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_methods_in_one_file(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     """Published solutions beside our own: each is judged for itself."""
     case.rows += [dataclasses.replace(row, method="published-ortools") for row in case.rows[:2]]
     case.change(4, cost=0.5)
@@ -170,7 +173,7 @@ MISMATCHES = [
 
 
 @pytest.mark.parametrize(("change", "message"), MISMATCHES)
-def test_solutions_of_another_set(case, capsys: pytest.CaptureFixture[str], change, message) -> None:
+def test_solutions_of_another_set(case: Case, capsys: pytest.CaptureFixture[str], change: Any, message: str) -> None:
     """Rows that belong to other instances are bad input, not wrong solutions."""
     change(case)
     assert case.check() == 2
@@ -178,13 +181,13 @@ def test_solutions_of_another_set(case, capsys: pytest.CaptureFixture[str], chan
     assert capsys.readouterr().err == wanted
 
 
-def test_unusable_files(case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_files(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Missing, truncated, of another kind: one line, exit code 2."""
     case.check()
     instances, solutions = case.instances_path.read_bytes(), case.solutions_path.read_bytes()
     capsys.readouterr()
 
-    def refused(first, second, message) -> None:
+    def refused(first: Any, second: Any, message: str) -> None:
         assert main(["check", str(first), str(second)]) == 2
         error = capsys.readouterr().err
         assert re.fullmatch(rf"polarvrp check: .*{re.escape(message)}.*\n", error), error
@@ -205,7 +208,7 @@ def test_unusable_files(case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def library(tmp_path: Path):
+def library(tmp_path: Path) -> Library:
     """A published instance with its best-known solution as files."""
     name = "X-n101-k25"
     instance, cost, routes = load_set_x(name)
@@ -219,7 +222,7 @@ def library(tmp_path: Path):
     return path, tmp_path / f"{name}.sol", routes, cost
 
 
-def test_the_best_known_solution_passes(library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_known_solution_passes(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     """26 routes although the name says 25: the fleet is unlimited."""
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
@@ -227,7 +230,7 @@ def test_the_best_known_solution_passes(library, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == f"{sol}: X-n101-k25, 26 routes, cost 27591: right\n"
 
 
-def test_a_solution_without_a_cost_is_priced(library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_solution_without_a_cost_is_priced(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
     sol.write_text(sol.read_text().replace("Cost 27591\n", ""))
@@ -235,7 +238,7 @@ def test_a_solution_without_a_cost_is_priced(library, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.endswith("26 routes, cost 27591 (the file states none): right\n")
 
 
-def test_wrong_library_solutions(library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_library_solutions(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong cost, overload, a customer left out: exit code 1 and the reason."""
     vrp, sol, routes, cost = library
     joined = [Route(0, routes[0].customers + routes[1].customers), *routes[2:]]
@@ -249,7 +252,7 @@ def test_wrong_library_solutions(library, capsys: pytest.CaptureFixture[str]) ->
         assert message in capsys.readouterr().out
 
 
-def test_convention_of_distances(library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convention_of_distances(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     """Sets published without rounding are priced so; the option overrides the convention."""
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
@@ -263,13 +266,13 @@ def test_convention_of_distances(library, capsys: pytest.CaptureFixture[str]) ->
     assert main(["check", str(vrp), str(sol), "--distances", "rounded"]) == 1
 
 
-def test_distances_of_a_set_have_no_convention(case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_distances_of_a_set_have_no_convention(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     case.check()
     assert main(["check", str(case.instances_path), str(case.solutions_path), "--distances", "exact"]) == 2
     assert "--distances is for library files" in capsys.readouterr().err
 
 
-def test_unusable_library_files(library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_library_files(library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     vrp, sol, routes, cost = library
     write_sol(sol, routes, cost)
     vrp.write_text("\n".join(vrp.read_text().splitlines()[:80]))  # six lines of header, 74 coordinates

@@ -1,13 +1,14 @@
 """``polarvrp describe``: JSON with the right counts, and one line for a network that does not exist."""
 
 import json
+from typing import Any
 
 import pytest
 
 from polarvrp.cli.main import main
 
 
-def described(capsys: pytest.CaptureFixture[str], *words):
+def described(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["describe", *words]) == 0
     return json.loads(capsys.readouterr().out)
 

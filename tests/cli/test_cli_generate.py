@@ -14,7 +14,7 @@ from polarvrp.problem.datasets import read_arrays, read_instances, read_metadata
 from polarvrp.problem.variants import VARIANTS
 
 
-def generate(output, variant="CVRP", num_customers=6, instances=3, seed=1234):
+def generate(output: Path, variant: str = "CVRP", num_customers: int = 6, instances: int = 3, seed: int = 1234) -> int:
     words = f"generate --variant {variant} --num-customers {num_customers} --instances {instances} --seed {seed}"
     return main([*words.split(), "--output", str(output)])
 

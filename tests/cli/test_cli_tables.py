@@ -12,7 +12,7 @@ RUN = "polarnet-ple-polar-n10-s0"
 
 
 @pytest.fixture
-def root(tmp_path: Path):
+def root(tmp_path: Path) -> Path:
     folder = ResultsFolder(tmp_path / "results")
     folder.evaluate(RUN, 3.0, variants=("CVRP",))
     folder.evaluate("cada-shared-rl-n10-s0", 4.0, variants=("CVRP",))
@@ -20,19 +20,19 @@ def root(tmp_path: Path):
     return folder.root
 
 
-def test_tables_prints_each_path(root, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_prints_each_path(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tables", "in_distribution", "--results", str(root)]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed == [str(root / "tables" / f"in_distribution.{suffix}") for suffix in ("parquet", "csv", "md", "tex")]
     assert all((root / "tables" / line.rpartition("/")[2]).is_file() for line in printed)
 
 
-def test_runs_limit_the_table(root) -> None:
+def test_runs_limit_the_table(root: Path) -> None:
     assert main(["tables", "in_distribution", "--results", str(root), "--runs", RUN]) == 0
     assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
 
 
-def test_gaps_to_the_best_known_costs(root) -> None:
+def test_gaps_to_the_best_known_costs(root: Path) -> None:
     ResultsFolder(root).solve("best_known", "CVRP", 10, [9.0, 9.0])
     (root / "references" / "test").mkdir(exist_ok=True)
     (root / "evaluations" / "test" / "best_known").rename(root / "references" / "test" / "best_known")
@@ -45,14 +45,14 @@ def test_gaps_to_the_best_known_costs(root) -> None:
     assert "the best known costs" in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
 
 
-def test_without_names_what_has_no_results_is_said_and_left_out(root, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_names_what_has_no_results_is_said_and_left_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tables", "--results", str(root)]) == 0
     captured = capsys.readouterr()
     assert "training_cost.parquet" in captured.out and "zero_shot.parquet" not in captured.out
     assert "zero_shot left out: table zero_shot has no results" in captured.err
 
 
-def test_figures_prints_each_path(root, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_prints_each_path(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["tables", "in_distribution", "--results", str(root)])
     capsys.readouterr()
     assert main(["figures", "in_distribution", "--results", str(root)]) == 0
@@ -77,7 +77,7 @@ def test_figures_prints_each_path(root, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_refusals_are_one_line_and_exit_code_2(
-    root, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main([*arguments[:1], "--results", str(root), *arguments[1:]]) == 2
     captured = capsys.readouterr()
@@ -86,7 +86,7 @@ def test_refusals_are_one_line_and_exit_code_2(
     assert not (root / "tables").exists() and not (root / "figures").exists()
 
 
-def test_a_folder_that_is_no_run_is_named_and_left_out(root, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_is_named_and_left_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A backup beside the evaluations must not stop every table."""
     (root / "evaluations" / "test" / "old-backup").mkdir()
     assert main(["tables", "in_distribution", "--results", str(root)]) == 0

@@ -29,7 +29,7 @@ def test_mean_of_gaps_differs_from_gap_of_means() -> None:
         ([11.0, 22.0, np.nan], [10.0, 20.0, np.nan]),  # neither did
     ],
 )
-def test_missing_values_are_left_out_of_every_number_and_counted(costs, references) -> None:
+def test_missing_values_are_left_out_of_every_number_and_counted(costs: list[Any], references: list[Any]) -> None:
     summary = summarise_gaps(costs, references)
     assert summary.gap_percent == pytest.approx(10.0)
     assert summary.gap_of_means_percent == pytest.approx(10.0)
@@ -38,7 +38,7 @@ def test_missing_values_are_left_out_of_every_number_and_counted(costs, referenc
 
 
 @pytest.mark.parametrize("references", [[None, None, None], [np.nan] * 3])
-def test_without_any_reference_there_is_no_number(references) -> None:
+def test_without_any_reference_there_is_no_number(references: list[Any]) -> None:
     summary = summarise_gaps(COSTS, references)
     assert (summary.objective, summary.gap_percent, summary.gap_of_means_percent) == (None, None, None)
     assert (summary.instances, summary.left_out) == (0, 3)

@@ -11,8 +11,10 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -32,7 +34,7 @@ class Recorder:
     argument_names: tuple[str, ...]
     launches: list[dict[str, Any]]
 
-    def __getitem__(self, grid: tuple[int, ...]):
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         return self._launch
 
     def _launch(self, *arguments: Any, **named: Any) -> None:
@@ -50,7 +52,7 @@ class Recorder:
             self.launches.append(launch)
 
 
-def record_launches(monkeypatch: pytest.MonkeyPatch, module) -> list[dict[str, Any]]:
+def record_launches(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[dict[str, Any]]:
     """Swap all kernels of a module that are launched for recorders; where their launches will be noted."""
     launches: list[dict[str, Any]] = []
     for name, kernel in vars(module).copy().items():

@@ -1,20 +1,29 @@
 """Small networks, and what their decoders are asked."""
 
+from typing import Any, TypeVar
+
 import torch
+from torch import Tensor, nn
 
 from polarvrp.config.model import ModelConfig
+from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
+from polarvrp.problem.instances import Instances
 
-SMALL = {"layers": 2, "width": 32, "heads": 2, "feedforward_width": 64}
+Network = TypeVar("Network", bound=nn.Module)
+
+SMALL: dict[str, Any] = {"layers": 2, "width": 32, "heads": 2, "feedforward_width": 64}
 
 
-def policy_of(backbone="polarnet", encoder="ple", seed=0, dtype=torch.float32, **options):
+def policy_of(
+    backbone: str = "polarnet", encoder: str = "ple", seed: int = 0, dtype: torch.dtype = torch.float32, **options: Any
+) -> Policy:
     """A small freshly initialised network in evaluation mode."""
     config = ModelConfig(backbone=backbone, encoder=encoder, **(SMALL | options))
     return build_policy(config, seed).to(dtype).eval()
 
 
-def shaken(policy, seed=1, scale=0.3):
+def shaken(policy: Network, seed: int = 1, scale: float = 0.3) -> Network:
     """The same network with every trainable number moved, so that no zero or one of the initialisation hides a term."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -25,7 +34,7 @@ def shaken(policy, seed=1, scale=0.3):
     return policy
 
 
-def queries(instances, count=5, seed=0):
+def queries(instances: Instances[Tensor], count: int = 5, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Random current nodes, states and masks for each instance."""
     generator = torch.Generator().manual_seed(seed)
     batch, nodes, dtype = len(instances), instances.num_nodes, instances.locs.dtype

@@ -9,15 +9,16 @@ from polarvrp.errors import CheckpointMismatchError
 from polarvrp.model.adapters import EXPERT_FLAGS, AdaptedLinear, AdaptedNorm, adapters, mix, specialize
 from polarvrp.model.linear import Linear
 from polarvrp.model.norms import RootMeanSquareNorm
+from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 
 
 @pytest.fixture
-def base():
+def base() -> Policy:
     return shaken(policy_of("moses", "shared", adapters="none"))
 
 
-def test_a_fresh_adapter_halves_its_linear_map(base) -> None:
+def test_a_fresh_adapter_halves_its_linear_map(base: Policy) -> None:
     x = torch.randn(2, 5, 32)
     for num_experts in (0, 4):
         linear = Linear(32, 96, parts=3)
@@ -54,7 +55,7 @@ def test_an_adapted_norm_equals_its_formula() -> None:
     torch.testing.assert_close(adapted(x), wanted)
 
 
-def test_every_map_and_norm_of_the_network_is_adapted_and_nothing_else_trains(base) -> None:
+def test_every_map_and_norm_of_the_network_is_adapted_and_nothing_else_trains(base: Policy) -> None:
     expert = specialize(base, seed=3)
     kinds = [type(adapter) for _, adapter in adapters(expert)]
     # two embeddings, three of the prompt, five of the decoder (key, value, logit key in one), seven a block in four
@@ -65,7 +66,7 @@ def test_every_map_and_norm_of_the_network_is_adapted_and_nothing_else_trains(ba
     assert all(not parameter.requires_grad for name, parameter in expert.named_parameters() if ".base." in name)
 
 
-def test_adapting_leaves_the_base_alone_and_depends_on_the_seed_only(base) -> None:
+def test_adapting_leaves_the_base_alone_and_depends_on_the_seed_only(base: Policy) -> None:
     before = {name: tensor.clone() for name, tensor in base.state_dict().items()}
     state = torch.random.get_rng_state()
     first, second, third = specialize(base, 1), specialize(base, 1), specialize(base, 2)
@@ -79,7 +80,7 @@ def test_adapting_leaves_the_base_alone_and_depends_on_the_seed_only(base) -> No
     assert not all(other)
 
 
-def test_a_mixture_holds_the_adapters_of_its_experts(base) -> None:
+def test_a_mixture_holds_the_adapters_of_its_experts(base: Policy) -> None:
     experts = [shaken(specialize(base, seed), seed=10 + seed) for seed in range(4)]
     mixture = mix(base, experts, seed=9)
     mixed = dict(adapters(mixture))
@@ -93,7 +94,7 @@ def test_a_mixture_holds_the_adapters_of_its_experts(base) -> None:
     assert bool(mixture.encode(sample()).embeddings.isfinite().all())
 
 
-def test_a_mixture_refuses_experts_of_another_base_or_number(base) -> None:
+def test_a_mixture_refuses_experts_of_another_base_or_number(base: Policy) -> None:
     experts = [specialize(base, seed) for seed in range(4)]
     stranger = specialize(shaken(policy_of("moses", "shared", adapters="none"), seed=77), 0)
     with pytest.raises(CheckpointMismatchError, match="expert L was not trained on this base"):
@@ -103,7 +104,7 @@ def test_a_mixture_refuses_experts_of_another_base_or_number(base) -> None:
 
 
 @pytest.mark.parametrize("kind", ["single", "mixture"])
-def test_a_built_policy_takes_the_state_of_one_that_grew(base, kind: str) -> None:
+def test_a_built_policy_takes_the_state_of_one_that_grew(base: Policy, kind: str) -> None:
     grown = specialize(base, 1) if kind == "single" else mix(base, [specialize(base, s) for s in range(4)], 5)
     built = build_policy(grown.config, seed=0).eval()
     built.load_state_dict(grown.state_dict())

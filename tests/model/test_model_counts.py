@@ -8,14 +8,15 @@ from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.adapters import mix, specialize
 from polarvrp.model.cost import parameter_counts
+from polarvrp.model.policy import Policy
 from polarvrp.model.registry import available, build_policy
 
 
-def count(policy, trainable_only=False):
+def count(policy: Policy, trainable_only: bool = False) -> int:
     return sum(p.numel() for p in policy.parameters() if p.requires_grad or not trainable_only)
 
 
-def built(**options):
+def built(**options: Any) -> Policy:
     return build_policy(ModelConfig(**options), seed=0)
 
 

@@ -1,9 +1,11 @@
 """The pointer decoder against a plain version for one query, its states, masks, ramp and precision."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from helpers.instances import sample
 from helpers.model_samples import policy_of, queries, shaken
@@ -11,9 +13,19 @@ from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.architectures import architecture_of
 from polarvrp.model.decoder import log_distances
+from polarvrp.model.policy import Policy
 
 
-def plain_version(policy, cache, instance_limit, locs, current, state, mask, ramp=1.0):
+def plain_version(
+    policy: Any,
+    cache: Any,
+    instance_limit: float,
+    locs: Tensor,
+    current: int,
+    state: Tensor,
+    mask: Tensor,
+    ramp: float | Tensor = 1.0,
+) -> Tensor:
     """Log-probabilities of one query by loops over heads and nodes, with the weights of a policy's decoder."""
     decoder = policy.decoder
     rows, width, heads = cache.embeddings, cache.embeddings.shape[-1], decoder.heads
@@ -50,17 +62,21 @@ def plain_version(policy, cache, instance_limit, locs, current, state, mask, ram
     return result
 
 
-def rms(x, weight):
+def rms(x: Tensor, weight: Tensor) -> Tensor:
     return x / torch.sqrt((x * x).mean() + 1e-5) * weight
 
 
-def plain_head(head, glimpse, context, node, features, ramp):
+def plain_head(
+    head: Any, glimpse: list[Tensor], context: Tensor, node: Tensor, features: Tensor, ramp: float | Tensor
+) -> Tensor:
     output = head.output
     y = torch.cat(glimpse)
     return output.weight @ y + (0 if output.bias is None else output.bias)
 
 
-def gated_head(head, glimpse, context, node, features, ramp):
+def gated_head(
+    head: Any, glimpse: list[Tensor], context: Tensor, node: Tensor, features: Tensor, ramp: float | Tensor
+) -> Tensor:
     gates = 1 / (1 + torch.exp(-(head.gate.weight @ context)))
     gated = head.output.weight @ torch.cat([g * y for g, y in zip(gates, glimpse, strict=True)]) + head.output.bias
     v = rms(node + head.state.weight @ features + gated, head.norm_glimpse.weight)
@@ -71,7 +87,9 @@ def gated_head(head, glimpse, context, node, features, ramp):
     return plain + ramp * (full - plain)
 
 
-def reld_head(head, glimpse, context, node, features, ramp):
+def reld_head(
+    head: Any, glimpse: list[Tensor], context: Tensor, node: Tensor, features: Tensor, ramp: float | Tensor
+) -> Tensor:
     u = plain_head(head, glimpse, context, node, features, ramp) + ramp * (node + head.state.weight @ features)
     up = head.feedforward.up
     hidden = torch.relu(up.weight @ u + up.bias)
@@ -95,7 +113,9 @@ DECODERS = [
 @pytest.mark.parametrize(("backbone", "encoder", "options"), DECODERS)
 @pytest.mark.parametrize("variant", ["CVRP", "OVRPBLTW"])
 @pytest.mark.parametrize("ramp", [0.0, 0.4, 1.0])
-def test_log_probabilities_equal_a_plain_version(backbone, encoder, options, variant: str, ramp: float) -> None:
+def test_log_probabilities_equal_a_plain_version(
+    backbone: str, encoder: str, options: dict[str, Any], variant: str, ramp: float
+) -> None:
     policy = shaken(policy_of(backbone, encoder, dtype=torch.float64, **options))
     policy.ramp = ramp
     instances = sample(variant, dtype=torch.float64)
@@ -133,13 +153,13 @@ def test_a_single_feasible_node_is_certain_and_passes_no_gradient() -> None:
     assert bool((embeddings.grad == 0).all())
 
 
-def test_ramp_zero_is_the_plain_head_and_a_tensor_ramp_equals_a_number():
+def test_ramp_zero_is_the_plain_head_and_a_tensor_ramp_equals_a_number() -> None:
     gated, instances = shaken(policy_of()), sample()
     plain = policy_of("polarnet", "ple", head="plain")
     plain.load_state_dict(gated.state_dict(), strict=False)
     current, state, mask = queries(instances)
 
-    def result(policy, ramp):
+    def result(policy: Policy, ramp: float | Tensor) -> Tensor:
         policy.ramp = ramp
         return policy.log_probs(policy.cache(policy.encode(instances).embeddings, instances), current, state, mask)[0]
 
@@ -162,7 +182,7 @@ def test_queries_of_an_instance_do_not_see_each_other() -> None:
 
 @pytest.mark.parametrize("size", [50, 100])
 @pytest.mark.parametrize("name", BACKBONES)
-def test_the_glimpse_mask_is_that_of_the_authors(name, size):
+def test_the_glimpse_mask_is_that_of_the_authors(name: str, size: int) -> None:
     """CaDA and the paper's forms of MTPOMO and MVMoE add the mask to the scores; a setting says otherwise."""
     wanted = "plus_one" if name in {"cada", "mtpomo_ablation", "mvmoe_ablation"} else "hard"
     for encoder in BACKBONES[name].encoders:
@@ -186,12 +206,12 @@ def test_what_the_glimpse_sees_of_infeasible_nodes(glimpse_mask: str) -> None:
     assert torch.equal(before, after) is (glimpse_mask == "hard")
 
 
-def test_gradients_in_float64_are_those_of_finite_differences():
+def test_gradients_in_float64_are_those_of_finite_differences() -> None:
     policy, instances = policy_of(dtype=torch.float64, width=8, heads=1, feedforward_width=8), sample(count=2)
     current, state, mask = queries(instances, count=3)
     embeddings = policy.encode(instances).embeddings.detach().requires_grad_()
 
-    def feasible(embeddings):
+    def feasible(embeddings: Tensor) -> Tensor:
         return policy.log_probs(policy.cache(embeddings, instances), current, state.double(), mask)[0][mask]
 
     assert torch.autograd.gradcheck(feasible, embeddings)

@@ -2,20 +2,23 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from helpers.instances import mixed, sample
 from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.model.linear import Linear
 from polarvrp.model.registry import available
+from polarvrp.problem.instances import Instances
 from polarvrp.problem.variants import VARIANTS
 
 PLE_BACKBONES = [name for name, encoder in available() if encoder == "ple"]
 
 
-def permuted(instances, order):
+def permuted(instances: Instances[Tensor], order: list[int]) -> Instances[Tensor]:
     """The same instances with their nodes in another order."""
     names = ("locs", "demand_linehaul", "demand_backhaul", "time_windows", "service_time")
     return dataclasses.replace(instances, **{name: getattr(instances, name)[:, order] for name in names})
@@ -23,7 +26,7 @@ def permuted(instances, order):
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
 @pytest.mark.parametrize(("variant", "num_depots"), [("OVRPBLTW", 1), ("MDOVRPMBLTW", 3)])
-def test_embeddings_follow_their_nodes(backbone, encoder, variant: str, num_depots: int) -> None:
+def test_embeddings_follow_their_nodes(backbone: str, encoder: str, variant: str, num_depots: int) -> None:
     policy, instances = shaken(policy_of(backbone, encoder, dtype=torch.float64)), sample(variant, dtype=torch.float64)
     depots, customers = list(range(num_depots)), list(range(num_depots, num_depots + 7))
     order = depots[::-1] + [customers[i] for i in (3, 0, 6, 1, 5, 2, 4)]
@@ -35,7 +38,7 @@ def test_embeddings_follow_their_nodes(backbone, encoder, variant: str, num_depo
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
-def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone, encoder) -> None:
+def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone: str, encoder: str) -> None:
     policy = policy_of(backbone, encoder)
     seen = []
     for module in policy.modules():
@@ -56,7 +59,7 @@ def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone, encode
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
-def test_gradients_reach_the_embedding_from_the_policy(backbone, encoder) -> None:
+def test_gradients_reach_the_embedding_from_the_policy(backbone: str, encoder: str) -> None:
     options = {"adapters": "none"} if backbone == "moses" else {}
     policy, instances = policy_of(backbone, encoder, **options).train(), sample()
     current, state, mask = queries(instances)
@@ -123,7 +126,7 @@ def test_film_starts_as_the_identity_and_never_touches_depots() -> None:
 
 
 @pytest.mark.parametrize("backbone", PLE_BACKBONES)
-def test_gates_are_distributions_and_the_shared_stream_starts_with_a_tenth(backbone) -> None:
+def test_gates_are_distributions_and_the_shared_stream_starts_with_a_tenth(backbone: str) -> None:
     policy, instances = policy_of(backbone), mixed(("CVRP", "OVRPBLTW"))
     gates = policy.encode(instances).gates
     assert [tuple(gate.shape) for gate in gates] == [(4, 4)] * 2
@@ -138,13 +141,13 @@ def test_other_encoders_have_no_gates() -> None:
     assert policy_of("polarnet", "shared").encode(sample()).gates == ()
 
 
-def plain_block(block, rows, expert, scale):
+def plain_block(block: Any, rows: Tensor, expert: int | None, scale: float) -> Tensor:
     """Pre-norm block on ``[T, d]`` rows without rope, weights of one expert, in the formulas of the paper."""
 
-    def of(linear):
+    def of(linear: Any) -> Tensor:
         return linear.weight.T if expert is None else linear.weight[expert]
 
-    def norm(x, module):
+    def norm(x: Tensor, module: Any) -> Tensor:
         weight = module.weight if expert is None else module.weight[expert, 0, 0]
         return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * weight
 
@@ -161,10 +164,10 @@ def plain_block(block, rows, expert, scale):
     return rows + scale * ((gate * torch.sigmoid(gate) * up) @ of(block.feedforward.down))
 
 
-def plain_ple(policy, x, prompt):
+def plain_ple(policy: Any, x: Tensor, prompt: Tensor) -> Tensor:
     """Two-stream stack of one instance, every prompt row carried through every expert in full."""
 
-    def norm(rows, weight):
+    def norm(rows: Tensor, weight: Tensor) -> Tensor:
         return rows / torch.sqrt((rows * rows).mean(-1, keepdim=True) + 1e-5) * weight
 
     stack, nodes = policy.stack, len(x)
@@ -232,7 +235,7 @@ def test_prompt_rows_count_in_the_statistics_of_instance_norms() -> None:
 
 
 @pytest.mark.parametrize("backbone", PLE_BACKBONES)
-def test_both_forms_of_ple_fit_every_backbone(backbone) -> None:
+def test_both_forms_of_ple_fit_every_backbone(backbone: str) -> None:
     for form in ("pre", "post"):
         encoding = policy_of(backbone, ple_form=form).encode(sample())
         assert bool(encoding.embeddings.isfinite().all())

@@ -4,18 +4,20 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from helpers.instances import sample
 from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.errors import ConfigError
 from polarvrp.model.mixture import MixtureFeedForward, MixtureOutput, Router
+from polarvrp.model.policy import Policy
 
 
-def tokens(*shape):
+def tokens(*shape: int) -> Tensor:
     return torch.randn(*shape, 16, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 
-def two_best(scores):
+def two_best(scores: list[float]) -> dict[int, float]:
     order = sorted(range(len(scores)), key=lambda e: (-scores[e], e))[:2]
     total = sum(math.exp(scores[e]) for e in order)
     return {e: math.exp(scores[e]) / total for e in order}
@@ -38,7 +40,7 @@ def test_equal_scores_are_taken_in_order() -> None:
     assert torch.equal(weights, torch.tensor([0.5, 0.5, 0.0, 0.0]).expand(1, 6, 4))
 
 
-def squared_variation(values):
+def squared_variation(values: list[float]) -> float:
     mean = sum(values) / 4
     return sum((v - mean) ** 2 for v in values) / 3 / (mean**2 + 1e-10)
 
@@ -158,7 +160,7 @@ def test_weights_start_within_the_bounds_of_each_choice() -> None:
         assert 0.9 * fan_in**-0.5 < parameter.abs().max() <= fan_in**-0.5
 
 
-def light_policy():
+def light_policy() -> Policy:
     policy = policy_of("mvmoe", "shared", mixture="light", dtype=torch.float64)
     with torch.no_grad():
         policy.decoder.head.gate.weight.mul_(30)  # so that instances differ in their choice

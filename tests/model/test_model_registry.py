@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from helpers.instances import sample
 from helpers.model_samples import SMALL
@@ -22,21 +22,22 @@ from polarvrp.model.heads import PlainHead
 from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Encoding, Policy
 from polarvrp.model.registry import RegisteredBackbone, available, build_policy, register_backbone
+from polarvrp.model.rotation import Rotation
 from polarvrp.model.saving import load_policy, save_policy
 
 
 class NodewiseStack(nn.Module):
     """A user's own encoder: one map of each node."""
 
-    def __init__(self, width) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.map = Linear(width, width)
 
-    def forward(self, x, prompt, rotation):
+    def forward(self, x: Tensor, prompt: Tensor | None, rotation: Rotation | None) -> Encoding:
         return Encoding(self.map(x), x.new_zeros(()))
 
 
-def build_toy(config):
+def build_toy(config: ModelConfig) -> Policy:
     width = config.width
     head = PlainHead(Linear(width, width))
     decoder = PointerDecoder(width, config.heads, state="full", map_logit_keys=False, head=head)
@@ -55,7 +56,7 @@ def test_available_pairs_are_those_of_the_configuration() -> None:
     assert available() == [(name, encoder) for name, record in BACKBONES.items() for encoder in record.encoders]
 
 
-def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations, tmp_path: Path) -> None:
+def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations: None, tmp_path: Path) -> None:
     register_backbone("toy", ("shared",), build_toy)
     assert ("toy", "shared") in available()
     policy = build_policy(ModelConfig(backbone="toy", encoder="shared", **SMALL), seed=0)
@@ -102,7 +103,7 @@ def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(
         ({"prompt": False}, "its gates read the prompt"),
     ],
 )
-def test_what_does_not_exist_is_named_with_what_does(options, message: str) -> None:
+def test_what_does_not_exist_is_named_with_what_does(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_policy(ModelConfig(**options))
 
@@ -122,7 +123,7 @@ def test_impossible_configurations_are_refused(options: dict[str, Any], message:
         ModelConfig.from_mapping(options)
 
 
-def test_taken_and_unusable_names_are_refused(no_registrations) -> None:
+def test_taken_and_unusable_names_are_refused(no_registrations: None) -> None:
     with pytest.raises(ConfigError, match="exists already"):
         register_backbone("polarnet", ("shared",), build_toy)
     with pytest.raises(ConfigError, match="must not hold a hyphen"):

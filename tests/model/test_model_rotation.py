@@ -5,13 +5,14 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from helpers.instances import sample
 from helpers.model_samples import policy_of
 from polarvrp.model.rotation import rotate, rotation_of
 
 
-def turned_by_complex_numbers(vector, x, y):
+def turned_by_complex_numbers(vector: list[float], x: float, y: float) -> list[float]:
     """Pairs (2j, 2j + 1) of each half as complex numbers, multiplied by unit numbers; plain Python."""
     half = len(vector) // 2
     result = []
@@ -33,7 +34,7 @@ def test_rotation_equals_multiplication_of_complex_numbers() -> None:
             assert got[b, i, 0, 0].tolist() == pytest.approx(wanted, abs=1e-12)
 
 
-def scores(locs, query, key, form):
+def scores(locs: Tensor, query: Tensor, key: Tensor, form: str) -> Tensor:
     rotation = rotation_of(locs, 16, form, 0)
     return torch.einsum("bishd,bjshd->bij", rotate(query, rotation), rotate(key, rotation))
 

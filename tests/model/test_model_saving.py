@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from helpers.instances import sample
 from helpers.model_samples import SMALL, policy_of
@@ -18,7 +19,7 @@ from polarvrp.model.saving import load_policy, save_policy
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
-def test_a_policy_comes_back_bit_for_bit(tmp_path: Path, backbone, encoder) -> None:
+def test_a_policy_comes_back_bit_for_bit(tmp_path: Path, backbone: str, encoder: str) -> None:
     policy, path = policy_of(backbone, encoder, seed=3), tmp_path / "weights.safetensors"
     save_policy(path, policy, {"fingerprint": "abc", "spec": {"seed": 3}})
     loaded, header = load_policy(path, expected=policy.config)
@@ -67,7 +68,7 @@ def test_spelling_out_a_default_is_no_other_network(tmp_path: Path) -> None:
     load_policy(path, expected=ModelConfig(**SMALL))
 
 
-def write_header(path, header, tensors=None) -> None:
+def write_header(path: Path, header: dict[str, Any] | None, tensors: dict[str, Tensor] | None = None) -> None:
     metadata = None if header is None else {"polarvrp": json.dumps(header)}
     save_file(tensors or {"x": torch.zeros(1)}, path, metadata=metadata)
 

@@ -1,10 +1,13 @@
 """Files of instances: round trip, defaults, and one clear line for every kind of bad input."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
 from polarvrp.problem.datasets import (
@@ -15,19 +18,21 @@ from polarvrp.problem.datasets import (
     variant_of,
     write_arrays,
 )
-from polarvrp.problem.instances import to_tensors
+from polarvrp.problem.instances import NodeArrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.variants import VARIANTS
 
+Arrays = dict[str, NodeArrays]
+
 
 @pytest.fixture
-def arrays():
+def arrays() -> Arrays:
     """A small set with every attribute."""
     return generate_arrays(VARIANTS["MDOVRPBLTW"], 6, 4, 1)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_round_trip(name, tmp_path: Path) -> None:
+def test_round_trip(name: str, tmp_path: Path) -> None:
     """What was written is read back, and the variant is recognised from arrays, container and tensors."""
     variant = VARIANTS[name]
     arrays = generate_arrays(variant, 6, 3, 1)
@@ -45,7 +50,7 @@ def test_round_trip(name, tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["set.npz"]
 
 
-def test_container_of_every_attribute(arrays) -> None:
+def test_container_of_every_attribute(arrays: Arrays) -> None:
     """Demands get the depots' zeros, scalars are flattened, floats are float32."""
     instances = instances_from_arrays(arrays)
     assert instances.num_depots == 3 and instances.num_nodes == 9
@@ -87,7 +92,7 @@ def test_backhauls_are_an_attribute_even_if_nobody_has_one() -> None:
     assert variant_of(arrays) == VARIANTS["VRPMB"]
 
 
-def test_first_instances(arrays, tmp_path: Path) -> None:
+def test_first_instances(arrays: Arrays, tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     write_arrays(path, arrays)
     np.testing.assert_array_equal(read_instances(path, first=3).locs, arrays["locs"][:3])
@@ -96,7 +101,7 @@ def test_first_instances(arrays, tmp_path: Path) -> None:
             read_instances(path, first=first)
 
 
-def test_files_are_reproducible_and_say_how_they_were_made(arrays, tmp_path: Path) -> None:
+def test_files_are_reproducible_and_say_how_they_were_made(arrays: Arrays, tmp_path: Path) -> None:
     """Same arrays and metadata, same bytes; the metadata does not show up among the arrays."""
     metadata = {"seed": 1, "variant": "MDOVRPBLTW"}
     paths = [tmp_path / name for name in ("a.npz", "b.npz", "plain.npz")]
@@ -124,7 +129,7 @@ def test_missing_file(tmp_path: Path) -> None:
             read(path)
 
 
-def test_damaged_files(arrays, tmp_path: Path) -> None:
+def test_damaged_files(arrays: Arrays, tmp_path: Path) -> None:
     """Cut anywhere or with a flipped bit, a file is refused by name."""
     path = tmp_path / "set.npz"
     write_arrays(path, arrays)
@@ -156,19 +161,19 @@ def test_other_kinds_of_files(tmp_path: Path) -> None:
             read_instances(path)
 
 
-def changed(name, value, where=...):
-    def change(arrays) -> None:
+def changed(name: str, value: Any, where: Any = ...) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
         arrays[name] = arrays[name].copy()
         arrays[name][where] = value
 
     return change
 
 
-def replaced(name, array):
+def replaced(name: str, array: NDArray[Any]) -> Callable[[Arrays], None]:
     return lambda arrays: arrays.update({name: array})
 
 
-def both_demands(arrays) -> None:
+def both_demands(arrays: Arrays) -> None:
     """The first customer both delivers and picks up."""
     for name in ("demand_linehaul", "demand_backhaul"):
         changed(name, np.float32(0.1), (0, 0))(arrays)
@@ -215,7 +220,7 @@ BAD_ARRAYS = [
 
 
 @pytest.mark.parametrize(("change", "message"), BAD_ARRAYS)
-def test_inconsistent_arrays(arrays, change, message, tmp_path: Path) -> None:
+def test_inconsistent_arrays(arrays: Arrays, change: Callable[[Arrays], None], message: str, tmp_path: Path) -> None:
     """Each is refused in one line that names the file and the array."""
     change(arrays)
     path = tmp_path / "set.npz"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ import torch
 
 from helpers.instances import generated
 from polarvrp.errors import DataError
-from polarvrp.problem.instances import to_arrays, to_tensors
+from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
 
 
 @pytest.fixture
-def instances():
+def instances() -> Instances[NodeArrays]:
     return generated("MDOVRPMBLTW", 6, 4, 1)
 
 
@@ -30,7 +31,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_shapes_are_checked_at_construction(instances, name) -> None:
+def test_shapes_are_checked_at_construction(instances: Instances[NodeArrays], name: str) -> None:
     """The message names the array, what was wanted and what came."""
     short = getattr(instances, name)[:3]
     message = f"{name} must be {FIELDS[name]} to match locs, got {list(short.shape)}"
@@ -38,19 +39,19 @@ def test_shapes_are_checked_at_construction(instances, name) -> None:
         dataclasses.replace(instances, **{name: short})
 
 
-def test_sizes(instances) -> None:
+def test_sizes(instances: Instances[NodeArrays]) -> None:
     assert (len(instances), instances.num_nodes, instances.num_depots, instances.num_customers) == (4, 9, 3, 6)
 
 
 @pytest.mark.parametrize("index", [slice(1, 3), np.array([1, 2]), np.array([False, True, True, False])])
-def test_a_part_of_a_batch(instances, index) -> None:
+def test_a_part_of_a_batch(instances: Instances[NodeArrays], index: Any) -> None:
     part = instances[index]
     assert len(part) == 2 and part.num_depots == 3 and part.capacity == instances.capacity
     for name in ("locs", *FIELDS):
         np.testing.assert_array_equal(getattr(part, name), getattr(instances, name)[1:3])
 
 
-def test_tensors_and_back(instances) -> None:
+def test_tensors_and_back(instances: Instances[NodeArrays]) -> None:
     tensors = to_tensors(instances)
     assert isinstance(tensors.locs, torch.Tensor) and tensors.backhaul_class.dtype == torch.int64
     back = to_arrays(tensors)
@@ -59,7 +60,7 @@ def test_tensors_and_back(instances) -> None:
         assert getattr(back, name).dtype == getattr(instances, name).dtype
 
 
-def test_precision_changes_floats_only(instances) -> None:
+def test_precision_changes_floats_only(instances: Instances[NodeArrays]) -> None:
     tensors = to_tensors(instances, dtype=torch.float64)
     assert tensors.locs.dtype == tensors.distance_limit.dtype == torch.float64
     assert tensors.open_route.dtype == tensors.flags.dtype == torch.bool

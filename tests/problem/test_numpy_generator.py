@@ -2,9 +2,11 @@
 
 import hashlib
 import re
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from polarvrp.errors import ConfigError
 from polarvrp.problem.numpy_generator import TEST_SEED, VALIDATION_SEED, generate_arrays
@@ -202,7 +204,16 @@ def published_sets() -> dict[tuple[str, int], dict[str, np.ndarray]]:
 
 @pytest.mark.golden
 @pytest.mark.parametrize(("name", "n", "array", "shape", "total", "first", "digest"), PINS)
-def test_published_arrays(published_sets, name, n, array, shape, total, first, digest) -> None:
+def test_published_arrays(
+    published_sets: dict[tuple[str, int], dict[str, NDArray[Any]]],
+    name: str,
+    n: int,
+    array: str,
+    shape: tuple[int, ...],
+    total: float,
+    first: list[float],
+    digest: str,
+) -> None:
     """Each array has the published bytes; on a platform whose libm differs, the published sum and first values."""
     got = published_sets[name, n][array]
     assert got.shape == shape
@@ -214,7 +225,7 @@ def test_published_arrays(published_sets, name, n, array, shape, total, first, d
 
 
 @pytest.mark.parametrize("seed", [TEST_SEED, VALIDATION_SEED, 7])
-def test_layout(seed) -> None:
+def test_layout(seed: int) -> None:
     """Present arrays, their shapes and types follow the variant."""
     for name, variant in VARIANTS.items():
         arrays = generate_arrays(variant, 6, 2, seed)
@@ -261,7 +272,7 @@ def test_sixteen_families_of_data() -> None:
         ("MDVRPL", VALIDATION_SEED, 128),
     ],
 )
-def test_a_part_is_the_head_of_the_published_set(name: str, seed, whole: int) -> None:
+def test_a_part_is_the_head_of_the_published_set(name: str, seed: int, whole: int) -> None:
     """Fewer instances are the first rows of the whole draw; only more than published change the draw."""
     variant = VARIANTS[name]
     full = generate_arrays(variant, 5, whole, seed)
@@ -316,6 +327,6 @@ def test_every_customer_can_be_served_alone_from_the_first_depot(n: int) -> None
         (5, 1, 2**32, "seed must be in [0, 2^32)"),
     ],
 )
-def test_arguments_out_of_bounds(n: int, count: int, seed, message: str) -> None:
+def test_arguments_out_of_bounds(n: int, count: int, seed: int, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         generate_arrays(VARIANTS["CVRP"], n, count, seed)

@@ -2,13 +2,16 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import to_arrays
+from polarvrp.problem.instances import Instances, NodeArrays, to_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.torch_generator import draw_variants, generate_batch
 from polarvrp.problem.tours import check_tour, nearest_neighbour
@@ -28,16 +31,16 @@ FIELDS = (
 )
 
 
-def draw(num_customers=20, batch_size=BATCH, seed=1):
+def draw(num_customers: int = 20, batch_size: int = BATCH, seed: int = 1) -> Instances[Tensor]:
     return generate_batch(num_customers, batch_size, torch.Generator().manual_seed(seed), "cpu")
 
 
 @pytest.fixture(scope="module")
-def batch():
+def batch() -> Instances[NodeArrays]:
     return to_arrays(draw())
 
 
-def flag(batch, name):
+def flag(batch: Instances[NodeArrays], name: str) -> NDArray[np.bool_]:
     return batch.flags[:, FLAG_NAMES.index(name)]
 
 
@@ -62,14 +65,14 @@ def test_types_and_shapes() -> None:
     assert (batch.num_nodes, batch.num_depots, batch.capacity) == (11, 1, 30)
 
 
-def test_variants_are_equally_likely(batch) -> None:
+def test_variants_are_equally_likely(batch: Instances[NodeArrays]) -> None:
     """Each of the sixteen has probability 1/16: 1000 expected, deviation 31; five of them are allowed."""
     counts = Counter(map(tuple, batch.flags.tolist()))
     assert set(counts) == {VARIANTS[name].flags for name in TRAINING_VARIANTS}
     assert all(abs(count - BATCH / 16) < 5 * 31 for count in counts.values())
 
 
-def test_demands(batch) -> None:
+def test_demands(batch: Instances[NodeArrays]) -> None:
     """One whole demand of 1 to 9 for everybody, uniform; a fifth are backhauls where the attribute is kept."""
     linehaul, backhaul = batch.demand_linehaul[:, 1:], batch.demand_backhaul[:, 1:]
     assert (batch.demand_linehaul[:, 0] == 0).all() and (batch.demand_backhaul[:, 0] == 0).all()
@@ -102,7 +105,7 @@ def test_removed_backhauls_keep_their_demand() -> None:
     assert torch.equal(batch.demand_backhaul[:, 1:] > 0, is_backhaul & kept[:, None])
 
 
-def test_windows(batch) -> None:
+def test_windows(batch: Instances[NodeArrays]) -> None:
     """Removed windows bind nothing; kept ones follow the law of the test sets."""
     kept = flag(batch, "TW")
     gone = batch.time_windows[~kept]
@@ -121,7 +124,7 @@ def test_windows(batch) -> None:
     assert (np.maximum(out, windows[:, 1:, 0]) + service + out <= 4.6).all()
 
 
-def test_limits(batch) -> None:
+def test_limits(batch: Instances[NodeArrays]) -> None:
     kept = flag(batch, "L")
     assert np.isposinf(batch.distance_limit[~kept]).all()
     limit = batch.distance_limit[kept].astype(np.float64)
@@ -134,7 +137,7 @@ def test_limits(batch) -> None:
 
 
 @pytest.mark.parametrize("name", ["CVRP", "VRPBLTW"])
-def test_same_laws_as_the_test_sets(batch, name: str) -> None:
+def test_same_laws_as_the_test_sets(batch: Instances[NodeArrays], name: str) -> None:
     """Mean and deviation of every number agree with the NumPy generator's, to five standard errors."""
     of_variant = batch[(batch.flags == np.array(VARIANTS[name].flags)).all(axis=1)]
     reference = instances_from_arrays(generate_arrays(VARIANTS[name], 20, 4000, 11))
@@ -158,11 +161,11 @@ def test_every_instance_has_a_solution() -> None:
         assert report.first_problem is None
 
 
-def test_a_customer_at_the_depot_has_a_window(monkeypatch: pytest.MonkeyPatch):
+def test_a_customer_at_the_depot_has_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """Distance 0 gives numbers, not NaN."""
     rand = torch.rand
 
-    def crowded(size, **options):
+    def crowded(size: tuple[int, ...], **options: Any) -> Tensor:
         return torch.full(size, 0.5) if len(size) == 3 else rand(size, **options)
 
     monkeypatch.setattr(torch, "rand", crowded)
@@ -186,7 +189,7 @@ def test_a_batch_of_one_variant_and_batches_of_chosen_variants() -> None:
     assert 16 < chosen[:, 0].sum() < 48
 
 
-def of(*variants, batch_size=4000, num_customers=20, seed=5):
+def of(*variants: str, batch_size: int = 4000, num_customers: int = 20, seed: int = 5) -> Instances[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return generate_batch(num_customers, batch_size, generator, "cpu", variants=variants)
 
@@ -218,7 +221,7 @@ def test_unseen_variants_follow_the_laws_of_the_test_sets(name: str) -> None:
             assert abs(first.mean() - second.mean()) <= 5 * error + 1e-7, field
 
 
-def test_windows_and_limits_of_several_depots_are_those_of_published_trainings():
+def test_windows_and_limits_of_several_depots_are_those_of_published_trainings() -> None:
     """Windows leave time for the farthest depot; limits reach from one depot to all customers, not between depots."""
     batch = to_arrays(of("MDVRPLTW"))
     locs = batch.locs.astype(np.float64)

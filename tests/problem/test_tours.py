@@ -5,16 +5,19 @@ import itertools
 import math
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from helpers.instances import generated
 from polarvrp.errors import InfeasibleTourError
-from polarvrp.problem.instances import Instances
+from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import (
     Route,
     actions_to_routes,
@@ -29,7 +32,15 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.tolerances import LOAD_TOLERANCE, POLICY_TOLERANCE
 
 
-def make_instance(depots, customers, *, open_route=False, limit=math.inf, closing=math.inf, backhaul_class=1):
+def make_instance(
+    depots: Sequence[tuple[float, float]],
+    customers: Sequence[Any],
+    *,
+    open_route: bool = False,
+    limit: float = math.inf,
+    closing: float = math.inf,
+    backhaul_class: int = 1,
+) -> Instances[NodeArrays]:
     """One float64 instance; a customer is (x, y) and any of linehaul, backhaul, earliest, latest, service."""
     rows = [dict(zip(("x", "y"), c[:2], strict=True)) | (c[2] if len(c) > 2 else {}) for c in customers]
     nodes = len(depots) + len(rows)
@@ -37,7 +48,7 @@ def make_instance(depots, customers, *, open_route=False, limit=math.inf, closin
         [[0.0, closing]] * len(depots) + [[r.get("earliest", 0), r.get("latest", math.inf)] for r in rows]
     )
 
-    def column(name, default):
+    def column(name: str, default: float) -> NDArray[np.float64]:
         return np.array([[0.0] * len(depots) + [float(r.get(name, default)) for r in rows]])
 
     return Instances(
@@ -55,7 +66,7 @@ def make_instance(depots, customers, *, open_route=False, limit=math.inf, closin
     )
 
 
-def random_tour(instances, index, rng):
+def random_tour(instances: Instances[NodeArrays], index: int, rng: random.Random) -> list[Route]:
     """A feasible tour: a random order cut greedily into routes that the checker accepts one by one."""
     num_depots = instances.num_depots
     left = list(range(num_depots, instances.num_nodes))
@@ -73,7 +84,7 @@ def random_tour(instances, index, rng):
     return routes
 
 
-def route_is_feasible(instances, index, route):
+def route_is_feasible(instances: Instances[NodeArrays], index: int, route: Route) -> bool:
     """Check of a single route, on the instance of its customers alone."""
     nodes = [*range(instances.num_depots), *route.customers]
     part = {
@@ -208,7 +219,7 @@ def test_sequences_that_are_no_solution(num_depots: int, actions: list[int], mes
         (1, [], []),
     ],
 )
-def test_reading_the_flat_form(num_depots: int, actions: list[int], routes) -> None:
+def test_reading_the_flat_form(num_depots: int, actions: list[int], routes: list[Route]) -> None:
     assert actions_to_routes(actions, num_depots) == routes
     canonical = routes_to_actions(routes, num_depots)
     assert actions_to_routes(canonical, num_depots) == routes
@@ -221,7 +232,7 @@ def test_empty_routes_are_not_written() -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_round_trip_of_random_feasible_tours(name) -> None:
+def test_round_trip_of_random_feasible_tours(name: str) -> None:
     """routes -> actions -> routes keeps routes, cost and feasibility on every variant."""
     rng = random.Random(name)
     instances = generated(name, 12, 20, 5)
@@ -237,7 +248,7 @@ def test_round_trip_of_random_feasible_tours(name) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_nearest_neighbour_is_feasible_exactly(name) -> None:
+def test_nearest_neighbour_is_feasible_exactly(name: str) -> None:
     """No window, closing time or limit is touched, loads only by float32 rounding."""
     instances = generated(name, 20, 5, 6)
     for index in range(5):
@@ -263,7 +274,7 @@ def test_cost_equals_a_vectorised_computation() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(sorted(VARIANTS)), angle=st.floats(0, 2 * math.pi))
-def test_relabelling_and_rotation_change_nothing(seed, name, angle) -> None:
+def test_relabelling_and_rotation_change_nothing(seed: int, name: str, angle: float) -> None:
     """Cost and violations depend on geometry only, not on the customers' numbers or the plane's orientation."""
     variant = VARIANTS[name]
     instances = generated(name, 8, 1, seed)
@@ -295,7 +306,7 @@ def test_relabelling_and_rotation_change_nothing(seed, name, angle) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(["CVRP", "VRPL", "MDVRP", "MDVRPL"]))
-def test_closed_routes_can_be_reversed(seed, name) -> None:
+def test_closed_routes_can_be_reversed(seed: int, name: str) -> None:
     """Without windows and backhauls the direction of a closed route does not matter."""
     instances = generated(name, 10, 1, seed)
     routes = actions_to_routes(nearest_neighbour(instances, 0), instances.num_depots)
@@ -321,7 +332,9 @@ ONE_CUSTOMER = [
 
 
 @pytest.mark.parametrize(("customer", "kind", "message"), ONE_CUSTOMER)
-def test_impossible_customers_are_named_with_the_rule(customer, kind, message) -> None:
+def test_impossible_customers_are_named_with_the_rule(
+    customer: dict[str, float], kind: dict[str, Any], message: str
+) -> None:
     """One customer each, breaking one rule: a message before anything could loop for ever."""
     instance = make_instance([(0, 0)], [(1.0, 0.0, customer)], **kind)
     assert first_impossible_customer(instance, 0) == message
@@ -340,7 +353,7 @@ def test_another_depot_can_help() -> None:
     )
 
 
-def test_published_solutions(published) -> None:
+def test_published_solutions(published: pa.Table) -> None:
     """Of each of the 192 published sets five solutions and the most infeasible: cost and violations as published."""
     columns = {name: published[name].to_numpy() for name in ("exact_cost", "window_violation", "limit_violation")}
     excess = np.maximum(columns["window_violation"], columns["limit_violation"]).reshape(-1, 1000)

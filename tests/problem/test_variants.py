@@ -32,7 +32,7 @@ FLAGS = {
 
 
 @pytest.mark.parametrize(("name", "flags"), FLAGS.items())
-def test_names_and_flags(name, flags) -> None:
+def test_names_and_flags(name: str, flags: tuple[int, ...]) -> None:
     assert VARIANTS[name].flags == tuple(map(bool, flags))
     assert VARIANTS[name].name == name
     assert VARIANTS[name].num_depots == (3 if flags[-1] else 1)

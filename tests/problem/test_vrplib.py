@@ -66,7 +66,7 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_harmless_dialects(dialect, tmp_path: Path) -> None:
+def test_harmless_dialects(dialect: str, tmp_path: Path) -> None:
     """Each copy reads to the same arrays as the plain file."""
     path = tmp_path / "tiny.vrp"
     path.write_bytes(DIALECTS[dialect].encode("utf-8", errors="surrogateescape"))
@@ -127,7 +127,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_refusals_name_file_and_reason(text, message, tmp_path: Path) -> None:
+def test_refusals_name_file_and_reason(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.vrp"
     path.write_text(text)
     with pytest.raises(DataError, match=re.escape(f"{path}: ") + ".*" + re.escape(message)) as caught:
@@ -205,7 +205,7 @@ UNROUNDED = ("Li_21", "Golden_9", "tai75a", "CMT1")
 @pytest.mark.parametrize(
     ("name", "rounded"), [*((name, True) for name in ROUNDED), *((name, False) for name in UNROUNDED)]
 )
-def test_rounding_is_a_convention_of_the_set(name, rounded) -> None:
+def test_rounding_is_a_convention_of_the_set(name: str, rounded: bool) -> None:
     """All these files say EUC_2D; only the set tells how published costs count."""
     assert parse_vrp(PLAIN.replace("tiny", name), "text").rounds_distances is rounded
 

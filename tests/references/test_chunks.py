@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from helpers.instances import generated
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import instances_from_arrays
+from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour
 from polarvrp.problem.variants import VARIANTS
@@ -40,7 +42,9 @@ def solved_numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
     original = chunks._task
 
-    def task(instance, number, settings, earlier, warm_start):
+    def task(
+        instance: Instances[NodeArrays], number: int, settings: SolverSettings, earlier: Any, warm_start: Any
+    ) -> Any:
         numbers.append(number)
         return original(instance, number, settings, earlier, warm_start)
 

@@ -1,6 +1,7 @@
 """Objectives against plain loops over their definitions."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -107,7 +108,7 @@ def test_reinforce_is_the_mean_of_advantage_times_likelihood(tours: tuple[torch.
 
 
 @pytest.mark.parametrize("objective", [reinforce, lambda cost, likelihood: preference(cost, likelihood, 0.05)])
-def test_coefficients_are_the_derivative_by_each_likelihood(objective, tours) -> None:
+def test_coefficients_are_the_derivative_by_each_likelihood(objective: Any, tours: Any) -> None:
     cost, likelihood = tours
     loss, coefficients = loss_and_coefficients(objective, cost, likelihood)
     assert float(loss) == pytest.approx(float(objective(cost, likelihood)))

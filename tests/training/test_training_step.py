@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def test_the_same_seed_gives_the_same_update_and_another_seed_another(paradigm: 
 
 
 @pytest.mark.parametrize("objective", [reinforce, lambda c, ll: preference(c, ll, 0.05)])
-def test_fifty_steps_on_one_batch_of_tours_lower_its_loss(objective) -> None:
+def test_fifty_steps_on_one_batch_of_tours_lower_its_loss(objective: Any) -> None:
     policy, engine = build_policy(SMALL, 0), ParallelEngine()
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
     instances = drawn(10, 8)

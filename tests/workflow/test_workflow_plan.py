@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.snakemake import Workflow
 from polarvrp.catalog.experiments import tables
 from polarvrp.machine import has_gpu_driver
 
@@ -18,7 +19,7 @@ SMALL_JOBS_GPU = "gpu=1" if has_gpu_driver() else "gpu=0"
 pytestmark = pytest.mark.workflow
 
 
-def test_quick_plans_every_stage(workflow) -> None:
+def test_quick_plans_every_stage(workflow: Workflow) -> None:
     jobs = workflow.dry().jobs
     assert {name: jobs[name] for name in jobs if not name.startswith(("build", "draw"))} == {
         "generate_dataset": 128,
@@ -33,7 +34,7 @@ def test_quick_plans_every_stage(workflow) -> None:
     }
 
 
-def test_paper_plans_the_whole_paper_in_chunks(workflow) -> None:
+def test_paper_plans_the_whole_paper_in_chunks(workflow: Workflow) -> None:
     jobs = workflow.dry("--config", "scale=paper").jobs
     assert jobs["generate_dataset"] == 2 * 48 + 2 * 16
     assert jobs["solve_reference_chunk"] == 48 * 2 * 2 * 20
@@ -43,27 +44,27 @@ def test_paper_plans_the_whole_paper_in_chunks(workflow) -> None:
     assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
 
 
-def test_a_table_asks_for_what_it_compares(workflow) -> None:
+def test_a_table_asks_for_what_it_compares(workflow: Workflow) -> None:
     jobs = workflow.dry("results/tables/in_distribution.parquet", "--config", "scale=paper").jobs
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 14
     assert not {"solve_reference_chunk", "merge_references", "evaluate_zero_shot"}.intersection(jobs)
 
 
-def test_laptop_solves_what_was_not_published_in_a_folder_of_its_own(workflow) -> None:
+def test_laptop_solves_what_was_not_published_in_a_folder_of_its_own(workflow: Workflow) -> None:
     jobs = workflow.dry("--config", "scale=laptop").jobs
     assert jobs["merge_references"] == 48 * 2 and jobs["train_policy"] == jobs["evaluate_policy"] == 37
     dry = workflow("results/laptop/tables/set_x.parquet", "--config", "scale=laptop", "--dry-run")
     assert dry.code == 0 and "results/laptop/models/polarnet-ple-polar-n50-s0/weights.safetensors" in dry.output
 
 
-def test_own_file_wins_over_study_and_scale(workflow, tmp_path: Path) -> None:
+def test_own_file_wins_over_study_and_scale(workflow: Workflow, tmp_path: Path) -> None:
     own = tmp_path / "mine.yaml"
     own.write_text("scale: paper\nbackbones: [polarnet]\nreferences: {solvers: []}\n")
     jobs = workflow.dry("zero_shot", "--configfile", own).jobs
     assert (jobs["train_policy"], jobs["evaluate_zero_shot"], jobs["generate_dataset"]) == (1, 1, 32 + 16)
 
 
-def test_ablations_add_the_grids_and_sweeps(workflow) -> None:
+def test_ablations_add_the_grids_and_sweeps(workflow: Workflow) -> None:
     jobs = workflow.dry("ablations").jobs
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 37
     assert {name for name in jobs if name.startswith("build_")} == {
@@ -77,7 +78,7 @@ def test_ablations_add_the_grids_and_sweeps(workflow) -> None:
     assert workflow.dry("all", "ablations").jobs["train_policy"] == 22 + 32
 
 
-def test_trained_ablation_stays_in_its_table(workflow, tmp_path: Path) -> None:
+def test_trained_ablation_stays_in_its_table(workflow: Workflow, tmp_path: Path) -> None:
     table = "results/tables/training_paradigms.parquet"
     assert workflow.dry(table).jobs["evaluate_policy"] == 3
     weights = tmp_path / "results/models/mvmoe_ablation-shared-po-n10-s0/weights.safetensors"
@@ -86,13 +87,13 @@ def test_trained_ablation_stays_in_its_table(workflow, tmp_path: Path) -> None:
     assert workflow.dry(table).jobs["evaluate_policy"] == 4
 
 
-def test_targets_users_name(workflow) -> None:
+def test_targets_users_name(workflow: Workflow) -> None:
     targets = "all datasets references train policies evaluate zero_shot set_x ablations tables figures report"
     run = workflow.dry(*targets.split())
     assert run.code == 0 and set(targets.split()) <= set(run.jobs)
 
 
-def test_any_single_file(workflow) -> None:
+def test_any_single_file(workflow: Workflow) -> None:
     run = workflow.dry(
         "results/models/mtpomo_ablation-ple-polar-n50-s1/weights.safetensors",
         "results/tables/temperature.parquet",
@@ -113,7 +114,7 @@ def test_any_single_file(workflow) -> None:
         "results/evaluations/test/polarnet-ple-polar-n10-s0/CVRP-n20.parquet",
     ],
 )
-def test_name_that_does_not_exist_has_no_rule(workflow, path: str) -> None:
+def test_name_that_does_not_exist_has_no_rule(workflow: Workflow, path: str) -> None:
     run = workflow.dry(path)
     assert run.code == 1 and "MissingRuleException" in run.output
 
@@ -130,7 +131,7 @@ def test_name_that_does_not_exist_has_no_rule(workflow, path: str) -> None:
     ],
 )
 def test_mistake_in_the_configuration_is_one_line(
-    workflow, tmp_path: Path, arguments: list[str], text: str | None, message: str
+    workflow: Workflow, tmp_path: Path, arguments: list[str], text: str | None, message: str
 ) -> None:
     if text is not None:
         (tmp_path / "mine.yaml").write_text(f"{text}\n")
@@ -142,7 +143,7 @@ def test_mistake_in_the_configuration_is_one_line(
     assert "Traceback" not in run.output and " File " not in run.output
 
 
-def test_several_mistakes_are_a_line_each(workflow, tmp_path: Path) -> None:
+def test_several_mistakes_are_a_line_each(workflow: Workflow, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("seeds: [-1]\ntraining: {epochs: 0, decays: 0.5}\n")
     run = workflow.dry("--configfile", tmp_path / "mine.yaml")
     assert run.code == 1
@@ -153,7 +154,7 @@ def test_several_mistakes_are_a_line_each(workflow, tmp_path: Path) -> None:
     ]
 
 
-def test_gpu_limit_holds_without_a_profile(workflow, tmp_path: Path) -> None:
+def test_gpu_limit_holds_without_a_profile(workflow: Workflow, tmp_path: Path) -> None:
     """The guard of ``common.smk`` sets an attribute that Snakemake does not document."""
     (tmp_path / "Snakefile").write_text(
         'workflow.global_resources.setdefault("gpu", 1)\n'
@@ -182,7 +183,7 @@ def test_gpu_limit_holds_without_a_profile(workflow, tmp_path: Path) -> None:
     ],
 )
 def test_threads_and_gpu_of_jobs_follow_the_scale_and_then_the_profile(
-    workflow, scale: str, options: list[str], training: set[str], evaluation: set[str]
+    workflow: Workflow, scale: str, options: list[str], training: set[str], evaluation: set[str]
 ) -> None:
     run = workflow(
         "results/evaluations/test/polarnet-ple-polar-n50-s0/CVRP-n50.parquet",

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +12,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
+from helpers.snakemake import Workflow
 from polarvrp.cli.main import main
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
@@ -27,12 +27,12 @@ pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("smallest study")]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, make_workflow) -> Iterator:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """A folder in which the smallest study ran to its end."""
-    workflow = make_workflow(tmp_path_factory.mktemp("study"))
+    workflow = Workflow(tmp_path_factory.mktemp("study"))
     run = workflow("--cores", "2", "--configfile", TINY, "--workflow-profile", "none")
     assert run.code == 0, run.output[-5000:]
-    yield workflow
+    return workflow
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def trained(jobs: dict[str, int]) -> set[str]:
     return {name for name in jobs if not name.startswith(("build_", "draw_", "write_", "all", "total"))}
 
 
-def test_every_table_comes_in_four_formats(finished, study: StudyConfig) -> None:
+def test_every_table_comes_in_four_formats(finished: Workflow, study: StudyConfig) -> None:
     for name in study.experiments:
         for suffix in ("parquet", "csv", "md", "tex"):
             assert (finished.folder / f"results/tables/{name}.{suffix}").stat().st_size > 0
@@ -63,7 +63,7 @@ def test_every_table_comes_in_four_formats(finished, study: StudyConfig) -> None
         assert table.num_rows > 0 and set(table["scale"].to_pylist()) == {"quick"}
 
 
-def test_every_method_is_on_every_variant(finished) -> None:
+def test_every_method_is_on_every_variant(finished: Workflow) -> None:
     table = pq.read_table(finished.folder / "results/tables/in_distribution.parquet")
     rows = {(row["variant"], row["num_customers"], row["method"]): row for row in table.to_pylist()}
     methods = ("pyvrp", "ortools", *(f"polarnet-ple-{paradigm}-s0" for paradigm in ("rl", "po", "polar")))
@@ -75,7 +75,7 @@ def test_every_method_is_on_every_variant(finished) -> None:
     assert {row["variant"] for row in zero_shot} == {"VRPMB", "MDVRP"}
 
 
-def test_solutions_are_feasible_and_priced_exactly(finished, capsys: pytest.CaptureFixture[str]) -> None:
+def test_solutions_are_feasible_and_priced_exactly(finished: Workflow, capsys: pytest.CaptureFixture[str]) -> None:
     results = finished.folder / "results"
     for variant in ("CVRP", "OVRPBLTW", "VRPMB", "MDVRP"):
         for solutions in (
@@ -86,12 +86,12 @@ def test_solutions_are_feasible_and_priced_exactly(finished, capsys: pytest.Capt
     capsys.readouterr()
 
 
-def test_chunks_make_one_set(finished) -> None:
+def test_chunks_make_one_set(finished: Workflow) -> None:
     table = pq.read_table(finished.folder / "results/references/test/ortools/CVRP-n10.parquet")
     assert table["instance"].to_pylist() == [0, 1, 2, 3]
 
 
-def test_models_say_what_they_are(finished, study: StudyConfig) -> None:
+def test_models_say_what_they_are(finished: Workflow, study: StudyConfig) -> None:
     folder = finished.folder / "results/models" / RUN
     assert {path.name for path in folder.iterdir()} == {
         "weights.safetensors",
@@ -108,12 +108,12 @@ def test_models_say_what_they_are(finished, study: StudyConfig) -> None:
     assert refined[:2] == [0, 0] and refined[2] > 0
 
 
-def test_each_training_left_one_offline_run(finished) -> None:
+def test_each_training_left_one_offline_run(finished: Workflow) -> None:
     runs = [path.name.split("-", 3)[3] for path in (finished.folder / "results/wandb").glob("offline-run-*")]
     assert sorted(runs) == sorted(f"polarnet-ple-{paradigm}-n10-s0" for paradigm in ("rl", "po", "polar"))
 
 
-def test_report_is_one_page_that_needs_nothing_else(finished) -> None:
+def test_report_is_one_page_that_needs_nothing_else(finished: Workflow) -> None:
     page = (finished.folder / "results/report.html").read_text()
     assert "Nothing here is a result" in page
     assert page.count("<table id=") >= 4 and page.count("data:image/png;base64,") == 4
@@ -122,12 +122,12 @@ def test_report_is_one_page_that_needs_nothing_else(finished) -> None:
     )
 
 
-def test_every_job_left_its_log(finished) -> None:
+def test_every_job_left_its_log(finished: Workflow) -> None:
     logs = {path.name for path in (finished.folder / "results/logs").iterdir()}
     assert {"generate_dataset", "train_policy", "evaluate_policy", "build_table", "write_report"} <= logs
 
 
-def test_second_run_does_nothing(finished, tmp_path: Path) -> None:
+def test_second_run_does_nothing(finished: Workflow, tmp_path: Path) -> None:
     assert finished("--cores", "2", "--configfile", TINY).nothing_to_do
     reordered = tmp_path / "reordered.yaml"
     content = {
@@ -138,24 +138,24 @@ def test_second_run_does_nothing(finished, tmp_path: Path) -> None:
     assert finished("--cores", "1", "--configfile", reordered).nothing_to_do
 
 
-def test_other_temperature_reruns_preference_trainings_only(finished, tmp_path: Path) -> None:
+def test_other_temperature_reruns_preference_trainings_only(finished: Workflow, tmp_path: Path) -> None:
     jobs = finished.dry("--configfile", altered(tmp_path, training={"temperature": 0.04})).jobs
     assert trained(jobs) == {"train_policy", "evaluate_policy", "evaluate_zero_shot", "evaluate_set_x"}
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 2 and jobs["evaluate_zero_shot"] == 1
 
 
-def test_other_test_seed_leaves_validation_and_models(finished, tmp_path: Path) -> None:
+def test_other_test_seed_leaves_validation_and_models(finished: Workflow, tmp_path: Path) -> None:
     jobs = finished.dry("--configfile", altered(tmp_path, datasets={"test_seed": 5})).jobs
     assert "train_policy" not in jobs and "evaluate_set_x" not in jobs
     assert (jobs["generate_dataset"], jobs["solve_reference_chunk"], jobs["evaluate_policy"]) == (4, 16, 3)
 
 
-def test_other_augmentations_rerun_evaluations_only(finished, tmp_path: Path) -> None:
+def test_other_augmentations_rerun_evaluations_only(finished: Workflow, tmp_path: Path) -> None:
     jobs = finished.dry("--configfile", altered(tmp_path, evaluation={"augmentations": 1})).jobs
     assert trained(jobs) == {"evaluate_policy", "evaluate_zero_shot", "evaluate_set_x"}
 
 
-def test_lost_set_is_remade_alone_and_byte_by_byte(finished) -> None:
+def test_lost_set_is_remade_alone_and_byte_by_byte(finished: Workflow) -> None:
     path = finished.folder / "results/datasets/test/MDVRP-n10.npz"
     before = path.read_bytes()
     path.unlink()
@@ -165,7 +165,7 @@ def test_lost_set_is_remade_alone_and_byte_by_byte(finished) -> None:
     assert finished("--cores", "1", "--configfile", TINY).nothing_to_do
 
 
-def test_lost_weights_come_back_from_the_state_without_training(finished) -> None:
+def test_lost_weights_come_back_from_the_state_without_training(finished: Workflow) -> None:
     folder = finished.folder / "results/models" / RUN
     before = load_file(folder / "weights.safetensors")
     history = pq.read_table(folder / "history.parquet")
@@ -179,7 +179,7 @@ def test_lost_weights_come_back_from_the_state_without_training(finished) -> Non
     assert "epoch 1:" not in log
 
 
-def test_killed_training_goes_on_where_it_stopped(workflow) -> None:
+def test_killed_training_goes_on_where_it_stopped(workflow: Workflow) -> None:
     """Process group killed after the first epoch; the same command, with the project's own profile, resumes."""
     target = "results/models/polarnet-shared-rl-n10-s0/weights.safetensors"
     arguments = (target, "--cores", "1", "--configfile", TINY, "--workflow-profile", ROOT / "profiles/default")
