@@ -38,7 +38,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Trainings of ``polarnet`` that differ in one value; its values stand in ``sweeps`` of the configuration.
+    """Trainings of one backbone that differ in one value; its values stand in ``sweeps`` of the configuration.
 
     Attributes:
         setting: The swept setting, which is also the attribute of a run that holds it.
@@ -47,6 +47,7 @@ class Sweep:
         symbol: As tables print that column.
         encoder: Encoder of the trainings.
         paradigms: Their paradigms; a column where there is more than one.
+        backbone: Their backbone.
     """
 
     setting: str
@@ -55,6 +56,7 @@ class Sweep:
     symbol: str
     encoder: str
     paradigms: tuple[str, ...] = ("polar",)
+    backbone: str = "polarnet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

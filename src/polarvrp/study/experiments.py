@@ -63,7 +63,7 @@ def sweep_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
         study,
         (
             {
-                "backbone": "polarnet",
+                "backbone": sweep.backbone,
                 "encoder": sweep.encoder,
                 "paradigm": paradigm,
                 sweep.setting: None if value == default else value,

@@ -76,7 +76,7 @@ def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
 
 def in_sweep(run: RunSpec, sweep: Sweep) -> bool:
     """Whether a run differs from the default one in the swept setting alone, if at all."""
-    trained_alike = (run.backbone, run.encoder) == ("polarnet", sweep.encoder) and run.paradigm in sweep.paradigms
+    trained_alike = (run.backbone, run.encoder) == (sweep.backbone, sweep.encoder) and run.paradigm in sweep.paradigms
     return trained_alike and at_defaults(replace(run, **{sweep.setting: None}))  # type: ignore[arg-type]
 
 
