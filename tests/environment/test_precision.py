@@ -18,9 +18,11 @@ from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
+from polarvrp.problem.library_instances import LibraryInstance
+from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes, check_tour, first_impossible_customer, flat_actions
 from polarvrp.problem.variants import capacity_for
-from polarvrp.problem.vrplib import LibraryInstance, check_routes, to_instances
+from polarvrp.problem.vrplib import to_instances
 from polarvrp.tolerances import MASK_EPSILON, POLICY_TOLERANCE, REFERENCE_TOLERANCE, tolerance_at
 
 PLACES = [

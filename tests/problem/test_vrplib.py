@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from polarvrp.errors import DataError, InfeasibleTourError
+from polarvrp.problem.library_files import parse_library, read_library
+from polarvrp.problem.library_instances import Rounding
+from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import Route, check_tour, routes_to_actions
 from polarvrp.problem.vrplib import (
-    check_routes,
     load_set_x,
     parse_sol,
-    parse_vrp,
     read_sol,
-    read_vrp,
     set_x_names,
     to_instances,
     write_sol,
@@ -70,7 +70,7 @@ def test_harmless_dialects(dialect: str, tmp_path: Path) -> None:
     """Each copy reads to the same arrays as the plain file."""
     path = tmp_path / "tiny.vrp"
     path.write_bytes(DIALECTS[dialect].encode("utf-8", errors="surrogateescape"))
-    got, plain = read_vrp(path), parse_vrp(PLAIN, "plain")
+    got, plain = read_library(path), parse_library(PLAIN, "plain")
     np.testing.assert_array_equal(got.coordinates, [[0, 0], [3, 4], [3, 0], [0, 1], [1, 1]])
     np.testing.assert_array_equal(got.coordinates, plain.coordinates)
     np.testing.assert_array_equal(got.demands, [0, 4, 6, 10, 1])
@@ -81,13 +81,13 @@ def test_harmless_dialects(dialect: str, tmp_path: Path) -> None:
 def test_depot_with_another_number_comes_first() -> None:
     """Customers keep their order; the depot's demand moves with it."""
     text = PLAIN.replace("1\n-1", "3\n-1").replace("1 0\n2 4\n3 6", "1 6\n2 4\n3 0")
-    library = parse_vrp(text, "text")
+    library = parse_library(text, "text")
     np.testing.assert_array_equal(library.coordinates, [[3, 0], [0, 0], [3, 4], [0, 1], [1, 1]])
     np.testing.assert_array_equal(library.demands, [0, 6, 4, 10, 1])
 
 
 def test_decimal_and_negative_coordinates() -> None:
-    library = parse_vrp(PLAIN.replace("2 3 4", "2 -3.25 4.5e0"), "text")
+    library = parse_library(PLAIN.replace("2 3 4", "2 -3.25 4.5e0"), "text")
     assert library.coordinates[1].tolist() == [-3.25, 4.5]
 
 
@@ -96,30 +96,32 @@ SOLOMON = (
 )
 
 REFUSED = [
-    (PLAIN.replace("TYPE : CVRP", "TYPE : SDVRP"), "TYPE SDVRP is not supported; supported is CVRP"),
-    (PLAIN.replace("EUC_2D", "EXPLICIT"), "EDGE_WEIGHT_TYPE EXPLICIT is not supported; supported is EUC_2D"),
-    (PLAIN.replace("EUC_2D", "CEIL_2D"), "EDGE_WEIGHT_TYPE CEIL_2D is not supported"),  # another rounding
+    (PLAIN.replace("TYPE : CVRP", "TYPE : SDVRP"), "TYPE SDVRP is not supported; supported are CVRP, DCVRP"),
+    (PLAIN.replace("EUC_2D", "EXPLICIT"), "EDGE_WEIGHT_SECTION is missing; is the file complete?"),
+    (PLAIN.replace("EUC_2D", "GEO"), "EDGE_WEIGHT_TYPE GEO is not supported; supported are EUC_2D, CEIL_2D"),
     (PLAIN.replace("EDGE_WEIGHT_TYPE : EUC_2D\n", ""), "EDGE_WEIGHT_TYPE missing is not supported"),
     (PLAIN.replace("TYPE", "NODE_COORD_TYPE : THREED_COORDS\nTYPE", 1), "NODE_COORD_TYPE THREED_COORDS"),
-    (PLAIN.replace("CAPACITY", "DISTANCE : 200\nCAPACITY"), "DISTANCE is not supported for CVRP"),  # a limit
-    (PLAIN.replace("DEPOT_S", "TIME_WINDOW_SECTION\n1 0 9\nDEPOT_S"), "TIME_WINDOW_SECTION is not supported"),
+    (PLAIN.replace("CAPACITY", "DISTANCE : 0\nCAPACITY"), "DISTANCE must be above 0, got 0"),
+    (PLAIN.replace("CAPACITY", "MAX_TRIPS : 2\nCAPACITY"), "MAX_TRIPS is not supported and would change the problem"),
+    (PLAIN.replace("DEPOT_S", "PRIZE_SECTION\n1 0\nDEPOT_S"), "PRIZE_SECTION is not supported and would change"),
+    (PLAIN.replace("DEPOT_S", "TIME_WINDOW_SECTION\n1 0 9\nDEPOT_S"), "TIME_WINDOW_SECTION must hold 5 nodes, got 1"),
     (PLAIN.replace("1\n-1", "1\n2\n-1"), "DEPOT_SECTION must name one depot in 1 to 5, got [1, 2]"),
     (PLAIN.replace("1\n-1", "6\n-1"), "DEPOT_SECTION must name one depot in 1 to 5, got [6]"),
     (PLAIN.replace("DEPOT_SECTION\n1\n-1\n", ""), "DEPOT_SECTION must name one depot in 1 to 5, got none"),
-    (PLAIN.replace("DIMENSION : 5\n", ""), "DIMENSION must be a whole number, got none"),
+    (PLAIN.replace("DIMENSION : 5\n", ""), "DIMENSION must be a number, got none"),
     (PLAIN.replace("DIMENSION : 5", "DIMENSION : 1"), "DIMENSION must be at least 2 and CAPACITY at least 1"),
-    (PLAIN.replace("CAPACITY : 10", "CAPACITY : ten"), "CAPACITY must be a whole number, got ten"),
+    (PLAIN.replace("CAPACITY : 10", "CAPACITY : ten"), "CAPACITY must be a number, got ten"),
     (PLAIN.replace("2 4\n", "2 4.5\n"), "demand of node 2 must be a whole number, got 4.5; scale the file"),
-    (PLAIN.replace("2 4\n", "2 -4\n"), "demands must be 0 at the depot and never negative, got 0 and -4"),
-    (PLAIN.replace("1 0\n2 4\n", "1 2\n2 4\n"), "demands must be 0 at the depot and never negative, got 2"),
+    (PLAIN.replace("2 4\n", "2 -4\n"), "demands must be 0 at depots and never negative, got -4 at node 2"),
+    (PLAIN.replace("1 0\n2 4\n", "1 2\n2 4\n"), "demands must be 0 at depots and never negative, got 2 at node 1"),
     (PLAIN.replace("5 1 1\n", ""), "NODE_COORD_SECTION must hold 5 nodes, got 4; is the file complete?"),
     (PLAIN.replace("5 1 1\n", "4 1 1\n"), "line 12 of NODE_COORD_SECTION: node 4 is repeated or not in 1 to 5"),
     (PLAIN.replace("5 1 1\n", "6 1 1\n"), "line 12 of NODE_COORD_SECTION: node 6 is repeated or not in 1 to 5"),
     (PLAIN.replace("5 1 1\n", "5 1\n"), "line 12 of NODE_COORD_SECTION must hold a node and 2 number(s)"),
-    (PLAIN.replace("5 1 1\n", "5 1 nan\n"), "coordinates must be numbers, got 'nan'"),
+    (PLAIN.replace("5 1 1\n", "5 1 nan\n"), "line 12 of NODE_COORD_SECTION must hold numbers, got 'nan'"),
     (PLAIN[: PLAIN.index("DEPOT")].removesuffix("5 1\n"), "DEMAND_SECTION must hold 5 nodes, got 4"),  # cut short
     (PLAIN.replace("DEMAND_SECTION", "what is this"), "line 13 is no key, section or row of one: 'what is this'"),
-    (SOLOMON, "this is Solomon's text format of time-window instances (VEHICLE, CUSTOMER); wanted is a VRPLIB file"),
+    (SOLOMON, "line 9 of CUSTOMER must hold node 0 and six numbers (x, y, demand, ready time"),
     ("Dear reader,\nthis is a letter.\n", "unknown format; wanted is a VRPLIB file (NAME, TYPE : CVRP"),
     ("", "unknown format; wanted is a VRPLIB file"),
     ("\x00\x01\x02", "unknown format; wanted is a VRPLIB file"),
@@ -131,12 +133,12 @@ def test_refusals_name_file_and_reason(text: str, message: str, tmp_path: Path) 
     path = tmp_path / "bad.vrp"
     path.write_text(text)
     with pytest.raises(DataError, match=re.escape(f"{path}: ") + ".*" + re.escape(message)) as caught:
-        read_vrp(path)
+        read_library(path)
     assert "\n" not in str(caught.value)
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    for read in (read_vrp, read_sol):
+    for read in (read_library, read_sol):
         with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'no'}: cannot be read (No such file")):
             read(tmp_path / "no")
 
@@ -183,7 +185,7 @@ def test_written_solutions_are_read_back(tmp_path: Path) -> None:
 
 def test_prices_by_hand() -> None:
     """Depot (0,0): 5 + 4 + 3 = 12; 1 + 1 = 2; there and back to (1,1) 1.41 + 1.41, rounded 1 + 1."""
-    library = parse_vrp(PLAIN, "tiny")
+    library = parse_library(PLAIN, "tiny")
     report = check_routes(library, [Route(0, (1, 2)), Route(0, (3,)), Route(0, (4,))])
     assert (report.cost, report.num_routes, report.first_problem) == (16, 3, None)
     assert report.length == pytest.approx(14 + 2 * 2**0.5, abs=1e-12)
@@ -194,12 +196,12 @@ def test_prices_by_hand() -> None:
 
 def test_half_a_unit_is_rounded_up() -> None:
     """floor(d + 0.5): 2.5 costs 3, where rounding half to even gives 2."""
-    library = parse_vrp(PLAIN.replace("2 3 4", "2 2.5 0"), "tiny")
+    library = parse_library(PLAIN.replace("2 3 4", "2 2.5 0"), "tiny")
     assert check_routes(library, [Route(0, (1,)), Route(0, (2,)), Route(0, (3,)), Route(0, (4,))]).cost == 6 + 6 + 2 + 2
 
 
 ROUNDED = ("A-n32-k5", "X-n101-k25", "Antwerp1", "P-n16-k8", "Leuven1")
-UNROUNDED = ("Li_21", "Golden_9", "tai75a", "CMT1")
+UNROUNDED = ("Li_21", "Golden_9", "tai75a", "Tai75a", "CMT1")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,9 @@ UNROUNDED = ("Li_21", "Golden_9", "tai75a", "CMT1")
 )
 def test_rounding_is_a_convention_of_the_set(name: str, rounded: bool) -> None:
     """All these files say EUC_2D; only the set tells how published costs count."""
-    assert parse_vrp(PLAIN.replace("tiny", name), "text").rounds_distances is rounded
+    assert parse_library(PLAIN.replace("tiny", name), "text").rounding is (
+        Rounding.NEAREST if rounded else Rounding.NONE
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,12 +225,12 @@ def test_rounding_is_a_convention_of_the_set(name: str, rounded: bool) -> None:
 )
 def test_routes_that_are_no_solution(customers: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(InfeasibleTourError, match=message):
-        check_routes(parse_vrp(PLAIN, "tiny"), [Route(0, c) for c in customers])
+        check_routes(parse_library(PLAIN, "tiny"), [Route(0, c) for c in customers])
 
 
 def test_normalisation() -> None:
     """One scale for both axes, the depot included; demands are fractions of the capacity."""
-    instances = to_instances(parse_vrp(PLAIN.replace("1 0 0", "1 -5 0", 1), "tiny"))
+    instances = to_instances(parse_library(PLAIN.replace("1 0 0", "1 -5 0", 1), "tiny"))
     np.testing.assert_array_equal(
         instances.locs[0], np.array([[0, 0], [8, 4], [8, 0], [5, 1], [6, 1]], dtype=np.float32) / 8
     )
@@ -238,7 +242,7 @@ def test_normalisation() -> None:
 def test_all_nodes_in_one_place() -> None:
     """A range of 0 is no division by 0."""
     text = re.sub(r"^(\d) \d \d$", r"\1 7 7", PLAIN, flags=re.MULTILINE)
-    assert (to_instances(parse_vrp(text, "tiny")).locs == 0).all()
+    assert (to_instances(parse_library(text, "tiny")).locs == 0).all()
 
 
 def test_set_x_is_complete_and_ordered() -> None:

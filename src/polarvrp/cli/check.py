@@ -22,14 +22,16 @@ PRINTED_COST_TOLERANCE = 0.005
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument(
-        "instances", type=Path, metavar="INSTANCES", help="a set (.npz), a library file (.vrp), or the word set-x"
+        "instances", type=Path, metavar="INSTANCES", help="a set (.npz), a library file (.vrp, .txt), or the word set-x"
     )
     parser.add_argument("solutions", type=Path, metavar="SOLUTIONS", help="its solutions (.parquet, or .sol)")
     parser.add_argument(
         "--distances",
-        choices=("rounded", "exact"),
-        help="how the cost of a .sol counts distances (default: the convention of the instance's set)",
+        choices=("rounded", "truncated", "up", "down", "exact"),
+        help="how the cost of a .sol counts distances: nearest integer, one decimal cut off, next integer above or "
+        "below, not rounded (default: the convention of the instance's set)",
     )
+    parser.add_argument("--open", action="store_true", help="routes of a .sol end at their last customer")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -37,12 +39,13 @@ def execute(options: argparse.Namespace) -> int:
     if options.instances.suffix == ".npz" or options.instances == SET_X:
         from polarvrp.solutions.checking import check_set, check_set_x
 
-        if options.distances is not None:
-            raise ConfigError("--distances is for library files; files of solutions say what they hold")
+        if options.distances is not None or options.open:
+            option = "--open" if options.distances is None else "--distances"
+            raise ConfigError(f"{option} is for library files; files of solutions say what they hold")
         if options.instances == SET_X:
             return _print_verdict(options.solutions, check_set_x(options.solutions))
         return _print_verdict(options.solutions, check_set(options.instances, options.solutions))
-    return _check_library(options.instances, options.solutions, options.distances)
+    return _check_library(options)
 
 
 def _print_verdict(path: Path, verdict: "Verdict") -> int:
@@ -54,22 +57,24 @@ def _print_verdict(path: Path, verdict: "Verdict") -> int:
     return 1 if verdict.problems else 0
 
 
-def _check_library(instance_path: Path, solution_path: Path, distances: str | None) -> int:
-    from polarvrp.problem.vrplib import check_routes, read_sol, read_vrp
+def _check_library(options: argparse.Namespace) -> int:
+    from polarvrp.problem.library_files import read_library
+    from polarvrp.problem.library_instances import Rounding
+    from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
+    from polarvrp.problem.vrplib import read_sol
 
-    library, solution = read_vrp(instance_path), read_sol(solution_path)
+    rounding = None if options.distances is None else Rounding(options.distances)
+    library, solution = read_library(options.instances, rounding, options.open), read_sol(options.solutions)
     try:
-        report = check_routes(library, solution.routes)
+        report = check_routes(library, at_cheapest_depots(library, solution.routes))
     except InfeasibleTourError as error:
-        print(f"{solution_path}: wrong, {error}")
+        print(f"{options.solutions}: wrong, {error}")
         return 1
-    rounded = library.rounds_distances if distances is None else distances == "rounded"
-    cost, tolerance = (report.cost, COST_TOLERANCE) if rounded else (report.length, PRINTED_COST_TOLERANCE)
-    problem = report.first_problem
+    tolerance = PRINTED_COST_TOLERANCE if library.rounding is Rounding.NONE else 0.0
+    cost, problem = report.cost, report.first_problem
     if problem is None and solution.cost is not None and not abs(solution.cost - cost) <= tolerance + COST_TOLERANCE:
-        convention = "rounded" if rounded else "exact"
-        problem = f"its stored cost is {solution.cost:.15g}, with {convention} distances it is {cost:.15g}"
+        problem = f"its stored cost is {solution.cost:.15g}, with {library.rounding} distances it is {cost:.15g}"
     stated = "" if solution.cost is not None else " (the file states none)"
     verdict = "right" if problem is None else f"wrong, {problem}"
-    print(f"{solution_path}: {library.name}, {report.num_routes} routes, cost {cost:.15g}{stated}: {verdict}")
+    print(f"{options.solutions}: {library.name}, {report.num_routes} routes, cost {cost:.15g}{stated}: {verdict}")
     return 0 if problem is None else 1

@@ -16,8 +16,9 @@ from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.files import write_rows
 from polarvrp.problem.instances import to_tensors
+from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes
-from polarvrp.problem.vrplib import check_routes, load_set_x, to_instances
+from polarvrp.problem.vrplib import load_set_x, to_instances
 
 SCHEMA = pa.schema(
     [

@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes, check_tour
 from polarvrp.problem.variants import parse_variant
-from polarvrp.problem.vrplib import check_routes, load_set_x
+from polarvrp.problem.vrplib import load_set_x
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE, REFERENCE_TOLERANCE
 

@@ -1,0 +1,423 @@
+"""Routing files of users: the forms of the public sets, read as the packages read them and priced by hand."""
+
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pyvrp
+import vrplib
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polarvrp.cli.main import main
+from polarvrp.errors import DataError
+from polarvrp.problem.library_files import parse_library, read_library
+from polarvrp.problem.library_instances import LibraryInstance, Rounding, points_of_matrix
+from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
+from polarvrp.problem.tours import Route, check_tour
+from polarvrp.problem.vrplib import load_set_x, set_x_names, to_instances
+
+PLACES = "1 0 0\n2 3 4\n3 1 1\n4 -2.5 0"
+"""Legs: depot to 1 is 5, to 2 is sqrt 2, to 3 is 2.5; from 1 to 2 it is sqrt 13, from 2 to 3 sqrt 13.25."""
+
+ROUTES = [Route(0, (1, 2)), Route(0, (3,))]
+LEGS = (5.0, math.sqrt(13), math.sqrt(2), 2.5, 2.5)
+
+
+def vrp(name: str, keys: str = "", sections: str = "", problem: str = "CVRP", weights: str = "EUC_2D") -> str:
+    """A twin in VRPLIB form; each row ends where the real sets end theirs."""
+    return (
+        f"NAME : {name}\nCOMMENT : (made up: a twin)\nTYPE : {problem}\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : {weights}\n"
+        f"CAPACITY : 10\n{keys}NODE_COORD_SECTION\n{PLACES}\nDEMAND_SECTION\n1 0\n2 4\n3 6\n4 10\n{sections}"
+        "DEPOT_SECTION\n 1\n -1\nEOF\n"
+    )
+
+
+PLAIN = vrp("tiny")
+
+
+def cost_of(text: str, **options: object) -> float:
+    report = check_routes(parse_library(text, "twin.vrp", **options), ROUTES)
+    assert report.first_problem is None
+    return report.cost
+
+
+@pytest.mark.parametrize("name", ["A-n4-k2", "B-n4-k2", "E-n4-k2", "F-n4-k2", "M-n4-k2", "P-n4-k2", "X-n4-k2", "mine"])
+def test_rounded_sets(name: str) -> None:
+    """5 + 4 + 1 + 3 + 3: 2.5 rounds up."""
+    assert cost_of(vrp(name)) == 16
+
+
+@pytest.mark.parametrize("name", ["CMT1", "Golden_9", "Li_21", "tai75a", "Tai75a", "GOLDEN_1", "cmt14"])
+def test_unrounded_sets(name: str) -> None:
+    assert cost_of(vrp(name)) == pytest.approx(sum(LEGS), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weights", "rounding", "cost"),
+    [
+        ("CEIL_2D", Rounding.UP, 5 + 4 + 2 + 3 + 3),
+        ("FLOOR_2D", Rounding.DOWN, 5 + 3 + 1 + 2 + 2),
+        ("EXACT_2D", Rounding.NONE, sum(LEGS)),
+        ("euc_2d", Rounding.NEAREST, 16),
+    ],
+)
+def test_edge_weight_types(weights: str, rounding: Rounding, cost: float) -> None:
+    """A stated type outranks the set, an option outranks both."""
+    assert parse_library(vrp("X-n4-k2", weights=weights), "twin").rounding is rounding
+    assert cost_of(vrp("X-n4-k2", weights=weights)) == pytest.approx(cost, abs=1e-12)
+    assert cost_of(vrp("CMT1", weights=weights), rounding=Rounding.ONE_DECIMAL) == pytest.approx(5 + 3.6 + 1.4 + 5)
+
+
+def test_limits_with_service() -> None:
+    """CMT6 and its like: the limit counts legs and service; Golden states no service."""
+    longest = 5 + math.sqrt(13) + math.sqrt(2)
+    for limit, service, problem in (
+        (longest + 20, "SERVICE_TIME : 10\n", None),
+        (longest + 19.9, "SERVICE_TIME : 10\n", "route 1 has length 30.019765, the limit is 29.919765"),
+        (longest, "", None),
+        (1e1, "", "route 1 has length 10.019765, the limit is 10.000000"),
+    ):
+        library = parse_library(vrp("CMT6", f"DISTANCE : {limit!r}\n{service}"), "twin")
+        report = check_routes(library, ROUTES)
+        assert (report.first_problem, report.cost) == (problem, pytest.approx(sum(LEGS)))
+        if service:
+            np.testing.assert_array_equal(library.service_times, [0, 10, 10, 10])
+            with pytest.raises(DataError, match="CMT6: its limit counts service"):
+                to_instances(library)
+
+
+WINDOWS = "TIME_WINDOW_SECTION\n1 0 40\n2 0 6\n3 12 15\n4 0 20\nSERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n4 2\n"
+
+SOLOMON = """R199
+
+VEHICLE
+NUMBER     CAPACITY
+  25         10
+
+CUSTOMER
+CUST NO.  XCOORD.   YCOORD.    DEMAND   READY TIME  DUE DATE   SERVICE   TIME
+
+    0      0         0          0          0         40          0
+    1      3         4          4          0          6          2
+    2      1         1          6         12         15          2
+    3     -2.5       0         10          0         20          2
+"""
+
+
+@pytest.mark.parametrize("text", [SOLOMON, vrp("R199", sections=WINDOWS, problem="VRPTW")])
+def test_time_windows_in_both_forms(text: str) -> None:
+    """One decimal is cut off: 5 + 3.6 + 1.4 + 2.5 + 2.5; customer 2 is waited for, from 10.6 to 12."""
+    library = parse_library(text, "R199.txt")
+    assert library.rounding is Rounding.ONE_DECIMAL and library.name == "R199"
+    np.testing.assert_array_equal(library.time_windows, [[0, 40], [0, 6], [12, 15], [0, 20]])
+    np.testing.assert_array_equal(library.service_times, [0, 2, 2, 2])
+    assert cost_of(text) == 15.0
+    assert cost_of(text, rounding=Rounding.NONE) == pytest.approx(sum(LEGS))
+    late = check_routes(library, [Route(0, (2, 1)), Route(0, (3,))])
+    assert late.first_problem == "route 1 serves customer 1 at 17.600000, its window ends 6.000000"
+
+
+def test_solomon_texts_in_their_dialects(tmp_path: Path) -> None:
+    """CRLF, a mark of byte order, heads over two lines and in lower case, the fleet for information."""
+    plain = parse_library(SOLOMON, "R199.txt")
+    heads = SOLOMON.replace("READY TIME", "READY\nTIME")
+    for text in (SOLOMON.replace("\n", "\r\n"), "\ufeff" + SOLOMON, heads, SOLOMON.lower(), SOLOMON.replace(" ", "\t")):
+        (path := tmp_path / "R199.txt").write_bytes(text.encode())
+        got = read_library(path)
+        np.testing.assert_array_equal(got.coordinates, plain.coordinates)
+        np.testing.assert_array_equal(got.demands, [0, 4, 6, 10])
+        assert (got.capacity, got.vehicles, got.rounding) == (10, 25, Rounding.ONE_DECIMAL)
+
+
+CORDEAU = """2 3 3 2
+0 10
+0 10
+1 1 0 0 4 1 2 1 2
+2 9 0 0 6 1 2 1 2
+3 5 5 0 10 1 2 1 2
+4 0 0 0 0 0 0
+5 10 0 0 0 0 0
+"""
+
+
+def test_several_depots() -> None:
+    """Depots first; each route counts from its cheapest depot: 2 + 2 + 2 sqrt 50, open 1 + 1 + sqrt 50."""
+    library = parse_library(CORDEAU, "p99.txt")
+    np.testing.assert_array_equal(library.coordinates, [[0, 0], [10, 0], [1, 0], [9, 0], [5, 5]])
+    assert (library.num_depots, library.num_customers, library.rounding) == (2, 3, Rounding.NONE)
+    assert (library.name, library.distance_limit, library.vehicles) == ("p99", math.inf, 3)
+    routes = at_cheapest_depots(library, [Route(0, (2,)), Route(0, (3,)), Route(0, (4,))])
+    assert [route.depot for route in routes] == [0, 1, 0]
+    assert check_routes(library, routes).cost == pytest.approx(4 + 2 * math.sqrt(50))
+    opened = parse_library(CORDEAU, "p99.txt", open_routes=True)
+    assert check_routes(opened, routes).cost == pytest.approx(2 + math.sqrt(50))
+    report = check_tour(to_instances(library), 0, [0, 2, 1, 3, 0, 4])
+    assert report.first_problem is None and report.cost == pytest.approx((4 + 2 * math.sqrt(50)) / 10)
+
+
+def test_several_depots_in_vrplib_form() -> None:
+    """Depots need not be the first nodes; other types than MDVRP have one."""
+    text = (
+        PLAIN.replace("TYPE : CVRP", "TYPE : MDVRP").replace(" 1\n -1", " 1\n 4\n -1").replace("4 10\nDEP", "4 0\nDEP")
+    )
+    library = parse_library(text, "twin")
+    np.testing.assert_array_equal(library.coordinates, [[0, 0], [-2.5, 0], [3, 4], [1, 1]])
+    assert (library.num_depots, library.num_customers) == (2, 2)
+    with pytest.raises(DataError, match=r"DEPOT_SECTION must name one depot in 1 to 4, got \[1, 4\]"):
+        parse_library(text.replace("MDVRP", "CVRP"), "twin")
+
+
+def test_several_depots_with_windows_and_durations() -> None:
+    """The time away counts service and waiting that no later departure saves.
+
+    To customer 2 and back with a service of 3: 1 + 3 + 1; then to customer 4, whose window opens at 60, later than
+    the depot at (0, 0) can be left for customer 2, at 9: 60 + 1 + the way back - 9.
+    """
+    rows = CORDEAU.replace("2 3 3 2", "6 3 3 2").replace("0 10\n0 10\n", "50 10\n50 10\n")
+    ends = iter(("0 10", "0 90", "60 90", "0 100", "0 100"))
+    head, body = rows.splitlines()[:3], rows.splitlines()[3:]
+    body[0], body[2] = "1 1 0 3 4 1 2 1 2", "3 5 5 1 6 1 2 1 2"
+    text = "\n".join([*head, *(f"{row} {next(ends)}" for row in body)])
+    library = parse_library(text, "pr99")
+    np.testing.assert_array_equal(library.time_windows[:2], [[0, 100], [0, 100]])
+    np.testing.assert_array_equal(library.service_times, [0, 0, 3, 0, 1])
+    alone = [Route(0, (2,)), Route(1, (3,)), Route(0, (4,))]
+    assert check_routes(library, alone).first_problem is None
+    joined = check_routes(library, [Route(0, (2, 4)), Route(1, (3,))])
+    away = 60 + 1 + math.sqrt(50) - 9
+    assert joined.first_problem == f"route 1 has length {away:.6f}, the limit is 50.000000"
+
+
+BACKHAULS = {
+    "a row a node": vrp("X-n4-50-k2", sections="BACKHAUL_SECTION\n1 0\n2 0\n3 6\n4 0\n", problem="VRPB").replace(
+        "3 6\n4 10\nBACK", "3 0\n4 10\nBACK"
+    ),
+    "a list": vrp("X-n4-50-k2", sections="BACKHAUL_SECTION\n 3 -1\n", problem="VRPB"),
+}
+
+
+@pytest.mark.parametrize("form", BACKHAULS)
+def test_backhauls_in_both_forms(form: str) -> None:
+    library = parse_library(BACKHAULS[form].replace("2 4\n", "2 5\n"), "twin")
+    np.testing.assert_array_equal(library.demands, [0, 5, 0, 10])
+    np.testing.assert_array_equal(library.pickups, [0, 0, 6, 0])
+    assert check_routes(library, ROUTES).cost == 16 and check_routes(library, ROUTES).first_problem is None
+    wrong = check_routes(library, [Route(0, (2, 1)), Route(0, (3,))])
+    assert wrong.first_problem == "route 1 delivers to customer 1 after a pickup"
+    over = check_routes(library, [Route(0, (1, 3, 2))])
+    assert over.first_problem == "route 1 has load 15, the capacity is 10"
+    np.testing.assert_allclose(to_instances(library).demand_backhaul, [[0, 0, 0.6, 0]])
+
+
+def test_open_routes() -> None:
+    """By type or by option; 5 + 4 + 3."""
+    assert cost_of(vrp("X-n4-k2", problem="OVRP")) == cost_of(vrp("X-n4-k2"), open_routes=True) == 12
+
+
+EXPLICIT = (
+    "NAME : E-n4-k2\nTYPE : CVRP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EXPLICIT\nEDGE_WEIGHT_FORMAT : {}\nCAPACITY : 10\n"
+    "EDGE_WEIGHT_SECTION\n{}\nDEMAND_SECTION\n1 0\n2 4\n3 6\n4 10\nDEPOT_SECTION\n1\n-1\nEOF\n"
+)
+SYMMETRIC = np.array([[0, 10, 20, 30], [10, 0, 15, 25], [20, 15, 0, 5], [30, 25, 5, 0]])
+LAYOUTS = {
+    "FULL_MATRIX": "0 10 20 30\n10 0 15 25\n20 15 0 5\n30 25 5 0",
+    "LOWER_ROW": "10\n20 15\n30 25 5",
+    "UPPER_ROW": "10 20 30\n15 25\n5",
+    "LOWER_DIAG_ROW": "0 10 0 20\n15 0 30 25\n5 0",
+    "UPPER_DIAG_ROW": "0 10 20 30\n0 15 25\n0 5\n0",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_matrices(layout: str) -> None:
+    """However the numbers are broken into lines; 10 + 15 + 20 + 30 + 30."""
+    for text in (LAYOUTS[layout], LAYOUTS[layout].replace("\n", " "), LAYOUTS[layout].replace(" ", "\n")):
+        library = parse_library(EXPLICIT.format(layout, text), "twin")
+        np.testing.assert_array_equal(library.matrix, SYMMETRIC)
+        assert check_routes(library, ROUTES).cost == 105
+        assert to_instances(library).locs.shape == (1, 4, 2)
+    with pytest.raises(DataError, match=f"EDGE_WEIGHT_SECTION must hold {len(text.split())} numbers as {layout}, got"):
+        parse_library(EXPLICIT.format(layout, text + " 7"), "twin")
+
+
+def test_asymmetric_matrices_and_depots_elsewhere() -> None:
+    """From row to column; the depot's row moves to the front with its column."""
+    matrix = "0 1 2 3\n40 0 5 6\n70 80 0 9\n10 11 12 0"
+    text = EXPLICIT.format("FULL_MATRIX", matrix)
+    assert check_routes(parse_library(text, "twin"), ROUTES).cost == 1 + 5 + 70 + 3 + 10
+    moved = text.replace("1 0\n2 4", "1 4\n2 0").replace("DEPOT_SECTION\n1", "DEPOT_SECTION\n2")
+    assert check_routes(parse_library(moved, "twin"), ROUTES).cost == 40 + 2 + 80 + 6 + 11
+
+
+def test_points_of_a_matrix_have_its_distances() -> None:
+    """Exact in a plane, whatever the place and turn; one place for a matrix of zeros."""
+    places = np.random.default_rng(0).random((30, 2))
+    matrix = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    points = points_of_matrix(matrix)
+    np.testing.assert_allclose(np.linalg.norm(points[:, None] - points[None], axis=-1), matrix, atol=1e-7)
+    assert (points_of_matrix(np.zeros((3, 3))) == 0).all()
+
+
+TWINS = {
+    "A": vrp("A-n4-k2"),
+    "CMT": vrp("CMT6", "DISTANCE : 200\nSERVICE_TIME : 10\n"),
+    "windows": vrp("R199", sections=WINDOWS, problem="VRPTW"),
+    "backhauls": BACKHAULS["a row a node"],
+    "matrix": EXPLICIT.format("LOWER_ROW", LAYOUTS["LOWER_ROW"]),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_other_readers_agree(name: str, tmp_path: Path) -> None:
+    """The packages vrplib and PyVRP on what they both read: plain files with the depot first."""
+    (path := tmp_path / "twin.vrp").write_text(TWINS[name])
+    ours, theirs, solver = read_library(path), vrplib.read_instance(path), pyvrp.read(path)
+    np.testing.assert_array_equal(ours.demands, theirs["demand"])
+    if ours.matrix is None:
+        np.testing.assert_array_equal(ours.coordinates, theirs["node_coord"])
+    else:
+        np.testing.assert_array_equal(ours.matrix, theirs["edge_weight"])
+    if ours.time_windows is not None:
+        np.testing.assert_array_equal(ours.time_windows, theirs["time_window"])
+    clients = solver.clients()
+    assert [client.delivery for client in clients] == [[load] for load in ours.demands[1:].tolist()]
+    if ours.pickups is not None:
+        assert [client.pickup for client in clients] == [[load] for load in ours.pickups[1:].tolist()]
+    if ours.service_times is not None:
+        assert [client.service_duration for client in clients] == ours.service_times[1:].tolist()
+
+
+@pytest.mark.parametrize("name", [set_x_names()[0], set_x_names()[50], "X-n1001-k43"])
+def test_gaps_of_best_known_solutions_are_zero(name: str) -> None:
+    library, best_known, routes = load_set_x(name)
+    report = check_routes(library, routes)
+    assert f"{100 * (report.cost - best_known) / best_known:.3f} %" == "0.000 %" and report.first_problem is None
+
+
+REFUSED = [
+    (PLAIN.replace("2 4\n", "2 1e19\n"), "line 14 of DEMAND_SECTION holds 1e19; numbers go up to 1e+15"),
+    (PLAIN.replace("2 3 4", "2 3 1e200"), "line 9 of NODE_COORD_SECTION holds 1e200"),
+    (PLAIN.replace("2 3 4", "2 3 1e999"), "line 9 of NODE_COORD_SECTION holds 1e999"),
+    (PLAIN.replace("2 3 4", "2 3 NaN"), "line 9 of NODE_COORD_SECTION must hold numbers, got 'NaN'"),
+    (PLAIN.replace("2 3 4", "2 3 1_0"), "line 9 of NODE_COORD_SECTION must hold numbers, got '1_0'"),
+    (PLAIN.replace("CAPACITY : 10", "CAPACITY : 1e19"), "CAPACITY must be at most 1e+15, got 1e19"),
+    (PLAIN.replace("CAPACITY", "CAPACITY : 9\nCAPACITY"), "line 7 states CAPACITY a second time"),
+    (PLAIN.replace("DIMENSION : 4", "DIMENSION : 5"), "NODE_COORD_SECTION must hold 5 nodes, got 4"),
+    (PLAIN.replace("DIMENSION : 4", "DIMENSION : 3"), "line 11 of NODE_COORD_SECTION: node 4 is repeated or not in 1"),
+    (PLAIN.replace("DIMENSION : 4", "DIMENSION : 1e15"), "NODE_COORD_SECTION must hold 1000000000000000 nodes, got 4"),
+    (vrp("t", "SCALE : 100\n"), "SCALE is not supported with EDGE_WEIGHT_TYPE EUC_2D"),
+    (vrp("t", problem="VRPTW"), "TIME_WINDOW_SECTION is missing"),
+    (vrp("t", problem="VRPB"), "BACKHAUL_SECTION is missing"),
+    (
+        vrp("t", sections=WINDOWS.replace("2 0 6", "2 7 6")),
+        "the window of node 2 must begin at 0 or later and",
+    ),
+    (vrp("t", sections=WINDOWS.replace("4 2\n", "4 -2\n")), "service times must not be negative, got one at node 4"),
+    (vrp("t", "SERVICE_TIME : -1\n"), "service times must not be negative, got one at node 2"),
+    (vrp("t", sections="BACKHAUL_SECTION\n1 0\n2 0\n3 6\n4 0\n"), "node 3 has a delivery and a pickup"),
+    (vrp("t", sections="BACKHAUL_SECTION\n1 -1\n"), "BACKHAUL_SECTION names 1, which is no customer"),
+    (vrp("t", sections="BACKHAUL_SECTION\n1 0\n2 0\n"), "BACKHAUL_SECTION must hold 4 nodes, got 2"),
+    (EXPLICIT.format("UPPER_COL", "1"), "EDGE_WEIGHT_FORMAT UPPER_COL is not supported; supported are FULL_MATRIX"),
+    (EXPLICIT.format("LOWER_ROW", "10\n20 -15\n30 25 5"), "line 9 of EDGE_WEIGHT_SECTION holds a negative distance"),
+    (SOLOMON.replace("    2      1", "    4      1"), "line 12 of CUSTOMER must hold node 2 and six numbers"),
+    (SOLOMON.replace("         6         12", "       6.5         12"), "demand on line 12 must be a whole number"),
+    (SOLOMON.replace("12         15", "16         15"), "line 12: no window from 16 to 15"),
+    (SOLOMON.replace("  25         10\n", ""), "VEHICLE must hold one row, number and capacity"),
+    (CORDEAU.replace("2 3 3 2", "1 3 3 2"), "type 1 (PVRP) is not supported; supported are 2 (MDVRP) and 6 (MDVRPTW)"),
+    (CORDEAU.replace("2 3 3 2", "2 3 4 2"), "2 fleets, 4 customers and 2 depots must follow the first row, got 7 rows"),
+    (CORDEAU.replace("0 10\n0 10", "0 10\n0 11"), "line 3 must hold the longest duration and the capacity, the same"),
+    (CORDEAU.replace("3 5 5", "3 5"), "line 6: visits must be 1 for customers and 0 for depots, got 2"),
+    (CORDEAU.replace("3 5 5 0", "3 5"), "line 6 must hold node 3, x, y, service, demand, frequency, combinations"),
+    (CORDEAU.replace("3 5 5", "3 inf 5"), "line 6 of the file must hold numbers, got 'inf'"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_refusals_take_one_line_and_name_the_place(text: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        parse_library(text, "bad.vrp")
+    assert str(caught.value).startswith("bad.vrp: ") and message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_keys_after_sections_and_comments_are_read() -> None:
+    text = (
+        PLAIN.replace("CAPACITY : 10\n", "").replace("EOF", "Capacity: 1e1\nEOF").replace("TYPE", "# a note\nTYPE", 1)
+    )
+    assert cost_of(text) == 16
+
+
+WORDS = (
+    "1e19",
+    "-1",
+    "nan",
+    "0",
+    "5",
+    "1e-300",
+    "99999999999999999999",
+    "EOF",
+    ":",
+    "DEMAND_SECTION",
+    "VEHICLE",
+    "x",
+    "",
+)
+MUTABLE = (*TWINS.values(), SOLOMON, CORDEAU, BACKHAULS["a list"])
+
+
+@st.composite
+def mutated_texts(draw: st.DrawFn) -> str:
+    """A file with a few words replaced, lines dropped, repeated or swapped, or its end cut off."""
+    lines = [line.split(" ") for line in draw(st.sampled_from(MUTABLE)).split("\n")]
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(lines) - 1))
+        kind = draw(st.sampled_from(("word", "word", "word", "drop", "repeat", "swap", "cut")))
+        if kind == "word":
+            word = draw(st.sampled_from(WORDS) | st.text(max_size=4))
+            lines[at][draw(st.integers(0, len(lines[at]) - 1))] = word
+        elif kind == "drop" and len(lines) > 1:
+            del lines[at]
+        elif kind == "repeat":
+            lines.insert(at, list(lines[at]))
+        elif kind == "swap":
+            lines[at], lines[-1 - at] = lines[-1 - at], lines[at]
+        elif at > 0:
+            del lines[at:]
+    return "\n".join(" ".join(words) for words in lines)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=mutated_texts())
+def test_mutated_files_are_read_or_refused_in_one_line(text: str) -> None:
+    start = time.perf_counter()
+    try:
+        library = parse_library(text, "bad.vrp")
+    except DataError as error:
+        assert len(str(error).splitlines()) == 1 and str(error).startswith("bad.vrp: ")
+    else:
+        assert isinstance(library, LibraryInstance) and np.isfinite(library.coordinates).all()
+        assert math.isfinite(check_routes(library, [Route(0, (c,)) for c in customers_of(library)]).cost)
+    assert time.perf_counter() - start < 5.0
+
+
+def customers_of(library: LibraryInstance) -> range:
+    return range(library.num_depots, len(library.demands))
+
+
+def test_check_prices_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Solomon's text with a cost of one decimal; Cordeau's, whose customers are numbered after the depots."""
+    (solomon := tmp_path / "R199.txt").write_text(SOLOMON)
+    (sol := tmp_path / "a.sol").write_text("\ufeffRoute #1: 1 2\nRoute #2: 3\nCost 15.0\n", encoding="utf-8")
+    assert main(["check", str(solomon), str(sol)]) == 0
+    assert capsys.readouterr().out == f"{sol}: R199, 2 routes, cost 15: right\n"
+    assert main(["check", str(solomon), str(sol), "--distances", "exact"]) == 1
+    assert "with exact distances it is 15.01" in capsys.readouterr().out
+    (cordeau := tmp_path / "p99.txt").write_text(CORDEAU)
+    sol.write_text("Route #1: 2\nRoute #2: 3\nRoute #3: 4\nCost 9.07\n")
+    assert main(["check", str(cordeau), str(sol), "--open"]) == 0
+    assert main(["check", str(cordeau), str(sol)]) == 1
+    sol.write_text("Route #1: 1\nRoute #2: 3\nRoute #3: 4\nCost 9.07\n")
+    assert main(["check", str(cordeau), str(sol)]) == 1
+    assert "customer 1 is the depot; routes list customers from 2" in capsys.readouterr().out
