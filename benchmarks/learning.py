@@ -25,8 +25,9 @@ from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.sets import write_set
-from polarvrp.problem.tours import check_tour, nearest_neighbour
+from polarvrp.problem.tours import check_tour
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.training.trainer import TrainJob, train
 

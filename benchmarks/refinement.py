@@ -31,8 +31,9 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.local_search.tensor_search import improve
 from polarvrp.machine import processor_name
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import check_tour, flat_actions, measure_tour, nearest_neighbour
+from polarvrp.problem.tours import check_tour, flat_actions, measure_tour
 from polarvrp.progress import progress
 from polarvrp.solvers.versions import pyvrp_version
 from polarvrp.tolerances import POLICY_TOLERANCE

@@ -12,8 +12,9 @@ import pytest
 
 from polarvrp.cli.main import main
 from polarvrp.problem.datasets import instances_from_arrays, write_arrays
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.tours import Route, actions_to_routes, check_tour, nearest_neighbour, routes_to_actions
+from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
 from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solutions

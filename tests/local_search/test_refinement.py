@@ -28,14 +28,8 @@ from polarvrp.local_search.pyvrp_search import NUM_NEIGHBOURS, PENALTIES, neighb
 from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner
 from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Shape, remove_leftovers
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
-from polarvrp.problem.tours import (
-    Route,
-    actions_to_routes,
-    check_tour,
-    flat_actions,
-    nearest_neighbour,
-    routes_to_actions,
-)
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
+from polarvrp.problem.tours import Route, actions_to_routes, check_tour, flat_actions, routes_to_actions
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.solvers import versions
 from polarvrp.solvers.integers import integer_instance

@@ -22,7 +22,8 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.local_search.tensor_search import improve, routes_searched
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
-from polarvrp.problem.tours import actions_to_routes, check_tour, flat_actions, nearest_neighbour
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
+from polarvrp.problem.tours import actions_to_routes, check_tour, flat_actions
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.tolerances import POLICY_TOLERANCE
 

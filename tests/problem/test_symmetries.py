@@ -6,8 +6,9 @@ import torch
 
 from helpers.instances import generated, sample
 from polarvrp.problem.instances import to_arrays, to_tensors
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.symmetries import NUM_SYMMETRIES, apply_symmetry, augment
-from polarvrp.problem.tours import check_tour, nearest_neighbour
+from polarvrp.problem.tours import check_tour
 
 
 def test_the_eight_maps_in_order() -> None:

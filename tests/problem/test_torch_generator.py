@@ -12,9 +12,10 @@ from torch import Tensor
 
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.torch_generator import draw_variants, generate_batch
-from polarvrp.problem.tours import check_tour, nearest_neighbour
+from polarvrp.problem.tours import check_tour
 from polarvrp.problem.variants import FLAG_NAMES, TRAINING_VARIANTS, VARIANTS, capacity_for
 
 BATCH = 16_000

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from helpers.instances import generated
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import (
     Route,
     actions_to_routes,
@@ -25,7 +26,6 @@ from polarvrp.problem.tours import (
     first_impossible_customer,
     flat_actions,
     flat_tours,
-    nearest_neighbour,
     routes_to_actions,
 )
 from polarvrp.problem.variants import VARIANTS

@@ -8,7 +8,8 @@ import pytest
 from helpers.instances import generated
 from polarvrp.errors import DataError
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import check_tour, nearest_neighbour
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
+from polarvrp.problem.tours import check_tour
 from polarvrp.solutions.best_known import best_known, read_warm_starts
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import write_solutions

@@ -11,7 +11,8 @@ from pyvrp.stop import MaxIterations
 from helpers.instances import generated
 from polarvrp.errors import DataError
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import Route, actions_to_routes, check_tour, nearest_neighbour, routes_to_actions
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
+from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.solvers.integers import LARGEST_COST, LARGEST_PENALTY, LOAD_UNITS, integer_instance
 from polarvrp.solvers.pyvrp_model import actions_of, problem_data, solution_of

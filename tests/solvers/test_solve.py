@@ -11,7 +11,8 @@ import pytest
 from helpers.instances import generated
 from polarvrp.errors import ConfigError
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import actions_to_routes, check_tour, nearest_neighbour
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
+from polarvrp.problem.tours import actions_to_routes, check_tour
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.solvers import versions
 from polarvrp.solvers.integers import integer_instance

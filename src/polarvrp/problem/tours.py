@@ -117,7 +117,7 @@ def most_actions(num_customers: int, num_depots: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Instance:
+class PlainInstance:
     """One instance as Python numbers: indexing arrays element by element would dominate the check."""
 
     locs: list[list[float]]
@@ -132,7 +132,7 @@ class _Instance:
     capacity: int
 
     @classmethod
-    def of(cls, instances: Instances[NodeArrays], index: int) -> "_Instance":
+    def of(cls, instances: Instances[NodeArrays], index: int) -> "PlainInstance":
         return cls(
             instances.locs[index].tolist(),
             instances.demand_linehaul[index].tolist(),
@@ -179,7 +179,7 @@ def check_tour(
     Raises:
         InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
     """
-    instance = _Instance.of(instances, index)
+    instance = PlainInstance.of(instances, index)
     require_every_customer_once(actions, instances.num_depots, instances.num_nodes)
     routes = actions_to_routes(actions, instances.num_depots)
     cost = load_violation = time_violation = 0.0
@@ -204,7 +204,7 @@ def measure_tour(instances: Instances[NodeArrays], index: int, actions: Sequence
     Raises:
         InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
     """
-    instance = _Instance.of(instances, index)
+    instance = PlainInstance.of(instances, index)
     require_every_customer_once(actions, instances.num_depots, instances.num_nodes)
     routes = actions_to_routes(actions, instances.num_depots)
     cost = 0.0
@@ -231,7 +231,7 @@ def require_every_customer_once(actions: Sequence[int], num_depots: int, num_nod
             raise InfeasibleTourError(f"customer {customer} is not served; every customer must be served once")
 
 
-def _length(instance: _Instance, route: Route) -> float:
+def _length(instance: PlainInstance, route: Route) -> float:
     length, node = 0.0, route.depot
     for customer in route.customers:
         length += instance.distance(node, customer)
@@ -239,7 +239,7 @@ def _length(instance: _Instance, route: Route) -> float:
     return length if instance.is_open else length + instance.distance(node, route.depot)
 
 
-def _worst_load(instance: _Instance, route: Route) -> tuple[float, str]:
+def _worst_load(instance: PlainInstance, route: Route) -> tuple[float, str]:
     """Largest excess over the capacity 1, and what is wrong there."""
     delivered = sum(instance.linehaul[customer] for customer in route.customers)
     collected = sum(instance.backhaul[customer] for customer in route.customers)
@@ -262,7 +262,7 @@ def _worst_load(instance: _Instance, route: Route) -> tuple[float, str]:
     return max(worst, 0.0), problem
 
 
-def _worst_time(instance: _Instance, route: Route, length: float, tolerance: float) -> tuple[float, str | None]:
+def _worst_time(instance: PlainInstance, route: Route, length: float, tolerance: float) -> tuple[float, str | None]:
     """Largest excess over a window, the closing time or the length limit; the worst that the tolerance forbids."""
     worst, gravest, problem = 0.0, 0.0, None
     for node, value, bound in _bounded(instance, route, length):
@@ -273,7 +273,7 @@ def _worst_time(instance: _Instance, route: Route, length: float, tolerance: flo
     return worst, problem
 
 
-def _bounded(instance: _Instance, route: Route, length: float) -> Iterator[tuple[int | None, float, float]]:
+def _bounded(instance: PlainInstance, route: Route, length: float) -> Iterator[tuple[int | None, float, float]]:
     """What has a bound: the route's length (no node), starts of service, the return; node, value, bound."""
     yield None, length, instance.limit
     time, node = 0.0, route.depot
@@ -286,7 +286,7 @@ def _bounded(instance: _Instance, route: Route, length: float) -> Iterator[tuple
         yield route.depot, time + instance.distance(node, route.depot), instance.windows[route.depot][1]
 
 
-def _lateness(instance: _Instance, node: int | None, value: float, bound: float) -> str:
+def _lateness(instance: PlainInstance, node: int | None, value: float, bound: float) -> str:
     if node is None:
         return f"has length {value:.6f}, the limit is {bound:.6f}"
     if node < instance.num_depots:
@@ -305,7 +305,7 @@ def first_impossible_customer(instances: Instances[Any], index: int) -> str | No
         ``"customer 3: demand 1.2 exceeds the capacity 1"`` and the like, customers by node index; None if each
         customer can be served alone, so that a solution exists.
     """
-    instance = _Instance.of(instances, index)
+    instance = PlainInstance.of(instances, index)
     for customer in range(instance.num_depots, len(instance.locs)):
         demand = max(instance.linehaul[customer], instance.backhaul[customer])
         if instance.units(demand) > instance.capacity:
@@ -317,7 +317,7 @@ def first_impossible_customer(instances: Instances[Any], index: int) -> str | No
     return None
 
 
-def _obstacle(instance: _Instance, depot: int, customer: int) -> str | None:
+def _obstacle(instance: PlainInstance, depot: int, customer: int) -> str | None:
     """Why the route from ``depot`` to ``customer`` alone breaks a rule; None if it breaks none."""
     route = Route(depot, (customer,))
     arrival = instance.distance(depot, customer)
@@ -332,85 +332,3 @@ def _obstacle(instance: _Instance, depot: int, customer: int) -> str | None:
     if length - instance.limit > tolerance_at(instance.limit, MASK_EPSILON):
         return f"the way there{'' if instance.is_open else ' and back'} is {length:.6g}, the limit {instance.limit:.6g}"
     return None
-
-
-@dataclass(slots=True)
-class _Vehicle:
-    """State of the route that ``nearest_neighbour`` is building."""
-
-    depot: int
-    node: int
-    time: float = 0.0
-    length: float = 0.0
-    delivered: float = 0.0
-    collected: float = 0.0
-    peak: float = 0.0
-    """Largest load so far, given all deliveries taken on; mixed backhauls only."""
-
-    def can_serve(self, instance: _Instance, customer: int) -> bool:
-        leg, back = instance.distance(self.node, customer), instance.distance(customer, self.depot)
-        earliest, latest = instance.windows[customer]
-        start = max(self.time + leg, earliest)
-        if instance.is_open:
-            back, closing = 0.0, math.inf
-        else:
-            closing = instance.windows[self.depot][1]
-        on_time = start <= latest and start + instance.service[customer] + back <= closing
-        return on_time and self.length + leg + back <= instance.limit and self._has_room(instance, customer)
-
-    def _has_room(self, instance: _Instance, customer: int) -> bool:
-        linehaul, backhaul = instance.linehaul[customer], instance.backhaul[customer]
-        full = instance.capacity
-        if instance.units(self.delivered + linehaul) > full or instance.units(self.collected + backhaul) > full:
-            return False
-        if instance.mixed:
-            return backhaul > 0.0 or instance.units(self.peak + linehaul) <= full
-        return backhaul > 0.0 or self.collected == 0.0
-
-    def serve(self, instance: _Instance, customer: int) -> None:
-        leg = instance.distance(self.node, customer)
-        self.time = max(self.time + leg, instance.windows[customer][0]) + instance.service[customer]
-        self.length += leg
-        self.delivered += instance.linehaul[customer]
-        self.collected += instance.backhaul[customer]
-        self.peak = max(self.peak + instance.linehaul[customer], self.collected)
-        self.node = customer
-
-
-def nearest_neighbour(instances: Instances[NodeArrays], index: int) -> list[int]:
-    """A feasible tour: always to the nearest customer that can be served next, home when there is none.
-
-    A new route starts where the first leg is shortest over depots and customers.
-
-    Returns:
-        The tour in flat form; it breaks no window, closing time or limit in float64.
-
-    Raises:
-        InfeasibleTourError: If a customer cannot be served even alone.
-    """
-    instance = _Instance.of(instances, index)
-    left = set(range(instance.num_depots, len(instance.locs)))
-    routes: list[Route] = []
-    while left:
-        vehicles = [_Vehicle(depot, depot) for depot in range(instance.num_depots)]
-        firsts = [
-            (instance.distance(vehicle.depot, customer), vehicle.depot, customer)
-            for vehicle in vehicles
-            for customer in left
-            if vehicle.can_serve(instance, customer)
-        ]
-        if not firsts:
-            problem = first_impossible_customer(instances, index)
-            raise InfeasibleTourError(f"instance {index} has no solution: {problem or f'customer {min(left)}'}")
-        _, depot, customer = min(firsts)
-        vehicle, customers = vehicles[depot], [customer]
-        while True:
-            vehicle.serve(instance, customer)
-            left.discard(customer)
-            nexts = [(instance.distance(customer, c), c) for c in left if vehicle.can_serve(instance, c)]
-            if not nexts:
-                break
-            customer = min(nexts)[1]
-            customers.append(customer)
-        routes.append(Route(depot, tuple(customers)))
-    return routes_to_actions(routes, instance.num_depots)

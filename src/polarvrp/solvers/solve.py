@@ -10,13 +10,8 @@ from polarvrp.catalog.methods import SOLVERS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.tours import (
-    TourReport,
-    actions_to_routes,
-    check_tour,
-    first_impossible_customer,
-    nearest_neighbour,
-)
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
+from polarvrp.problem.tours import TourReport, actions_to_routes, check_tour, first_impossible_customer
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solvers.integers import IntegerInstance, integer_instance
 from polarvrp.solvers.versions import ortools_version, pyvrp_version

@@ -16,7 +16,7 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
-from polarvrp.problem.tours import nearest_neighbour
+from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.seeds import derive_seed
 
 
