@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,7 +172,7 @@ BAD_OPTIONS = [
 
 
 @pytest.mark.parametrize(("options", "by_model", "message"), BAD_OPTIONS)
-def test_bad_options_are_named(folder: Path, options: dict[str, object], by_model: bool, message: str) -> None:
+def test_bad_options_are_named(folder: Path, options: dict[str, Any], by_model: bool, message: str) -> None:
     model = polarvrp.load_model(RUN) if by_model else None
     with pytest.raises(ConfigError, match=message):
         polarvrp.solve(polarvrp.generate("CVRP", 5, 1), model, **options)

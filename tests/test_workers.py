@@ -92,6 +92,7 @@ def test_workers_go_on_while_their_starter_is_busy(tmp_path: Path) -> None:
 def test_a_worker_that_died_idle_is_replaced() -> None:
     with WorkerPool(act, 1) as pool:
         pid = dict(pool.run(["pid"]))[0]
+        assert isinstance(pid, int)
         os.kill(pid, signal.SIGKILL)
         time.sleep(0.2)
         assert dict(pool.run(["a"])) == {0: "a"}

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
 from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solutions
 
-Library = tuple[Path, Path, list[tuple[int, ...]], int]
+Library = tuple[Path, Path, list[Route], int]
 
 
 class Case:
@@ -44,7 +44,7 @@ class Case:
     def change(self, index: int, **values: Any) -> None:
         self.rows[index] = dataclasses.replace(self.rows[index], **values)
 
-    def check(self, key: str = "solver") -> int:
+    def check(self, key: Literal["solver", "run"] = "solver") -> int:
         write_solutions(self.solutions_path, self.rows, key)
         return main(["check", str(self.instances_path), str(self.solutions_path)])
 
@@ -118,7 +118,11 @@ def test_a_late_tour_is_named_with_customer_and_time(tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize(("key", "excess", "code"), [("run", 5e-6, 0), ("run", 2e-5, 1), ("solver", 5e-6, 1)])
 def test_tolerances_of_references_and_policies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, excess: float, code: int
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    key: Literal["solver", "run"],
+    excess: float,
+    code: int,
 ) -> None:
     """A policy's clock runs in float32; a reference has no such excuse."""
     case = Case(tmp_path, "VRPL", count=1)

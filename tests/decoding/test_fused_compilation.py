@@ -24,10 +24,10 @@ SHARED_MEMORY = 227 * 1024
         (("--num-customers", "100", "--num-depots", "3", "--heads", "reld"), 2),
     ],
 )
-def test_kernels_compile_for_compute_capability_90(options, kernels, tmp_path):
+def test_kernels_compile_for_compute_capability_90(options: tuple[str, ...], kernels: int, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["TRITON_CACHE_DIR"] = str(tmp_path)
-    command = [sys.executable, SCRIPT, *options]
+    command = [sys.executable, str(SCRIPT), *options]
     run = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()[1:]

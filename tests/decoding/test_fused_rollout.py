@@ -2,9 +2,17 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
+from polarvrp.decoding.fused.packing import Segments
+from polarvrp.decoding.fused.rollout import FusedTours
+from polarvrp.decoding.steps import Moves
+from polarvrp.model.policy import Policy
+from polarvrp.problem.instances import Instances
 
 pytest.importorskip("triton")
 
@@ -16,7 +24,7 @@ from polarvrp.decoding.fused.rollout import ROWS, fused_replay, fused_rollout, s
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start, pad_actions, replay_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
-from polarvrp.environment.environment import Environment
+from polarvrp.environment.environment import Environment, Protocol
 from polarvrp.model.decoder import STATE_FEATURES, PointerDecoder
 from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
 from polarvrp.model.linear import Linear
@@ -49,7 +57,13 @@ FORMS = [
 
 
 @functools.cache
-def network(head="gated", state="full", map_logit_keys=False, glimpse_mask="hard", ramp=1.0):
+def network(
+    head: str = "gated",
+    state: Any = "full",
+    map_logit_keys: bool = False,
+    glimpse_mask: Any = "hard",
+    ramp: float | Tensor = 1.0,
+) -> Policy:
     """A small policy with a decoder of that form."""
     torch.manual_seed(5)
     policy = policy_of()
@@ -65,16 +79,16 @@ def network(head="gated", state="full", map_logit_keys=False, glimpse_mask="hard
     return shaken(policy, scale=1.0)
 
 
-def embeddings_of(policy, instances):
+def embeddings_of(policy: Policy, instances: Instances[Tensor]) -> Tensor:
     with torch.no_grad():
         return policy.encode(instances).embeddings
 
 
-def sampler(seed, first=0, total=None):
+def sampler(seed: int, first: int = 0, total: int | None = None) -> Sampler:
     return Sampler(torch.Generator().manual_seed(seed), first, total)
 
 
-def recorded(segments, instance):
+def recorded(segments: Segments, instance: int) -> list[Tensor]:
     """Row, current node, action, features and mask of an instance's decisions, by row and, within it, by time."""
     parts = (segments.row, segments.current, segments.action, segments.features, segments.mask)
     counts = segments.count[instance].tolist()
@@ -83,8 +97,9 @@ def recorded(segments, instance):
     return [values[order] for values in joined]
 
 
-def assert_same_decisions(segments, moves, rows):
+def assert_same_decisions(segments: Segments | None, moves: Moves | None, rows: Tensor) -> None:
     """What the kernel recorded of those rows (bool ``[B, S]``) is exactly what the environment shows."""
+    assert segments is not None and moves is not None
     for instance, wanted in enumerate(rows):
         decided = moves.decided[instance].t() & wanted[:, None]  # [S, T]
         found = recorded(segments, instance)
@@ -97,7 +112,9 @@ def assert_same_decisions(segments, moves, rows):
         assert torch.equal(mask, moves.mask[instance].transpose(0, 1)[decided])
 
 
-def log_likelihood(policy, embeddings, environment, actions, num_free):
+def log_likelihood(
+    policy: Policy, embeddings: Tensor, environment: Environment, actions: Tensor, num_free: int
+) -> Tensor:
     """Of given tours, step by step through environment and network."""
     cache = policy.cache(embeddings, environment.instances)
     state = environment.reset(actions.shape[1])
@@ -112,7 +129,9 @@ def log_likelihood(policy, embeddings, environment, actions, num_free):
     return total
 
 
-def assert_true_to_environment(policy, embeddings, environment, starts, tours):
+def assert_true_to_environment(
+    policy: Policy, embeddings: Tensor, environment: Environment, starts: Tensor, tours: FusedTours
+) -> None:
     """Costs equal, decisions equal, log-likelihoods close, tours legal."""
     num_forced = starts.shape[1]
     walked = replay_actions(environment, tours.actions, num_free=num_forced)
@@ -137,7 +156,9 @@ def assert_true_to_environment(policy, embeddings, environment, starts, tours):
     [(*form, 1) for form in FORMS] + [(*form, 3) for form in FORMS[1::3]],
 )
 @torch.no_grad()
-def test_every_form_of_the_decoder(head, state, map_logit_keys, glimpse_mask, ramp, num_depots):
+def test_every_form_of_the_decoder(
+    head: str, state: Any, map_logit_keys: bool, glimpse_mask: Any, ramp: float | Tensor, num_depots: int
+) -> None:
     policy = network(head, state, map_logit_keys, glimpse_mask, ramp)
     instances = mixed(("OVRPBLTW", "VRPL") if num_depots == 1 else ("MDOVRPBTW", "MDVRPL"), 5, 1)
     environment, embeddings = Environment(instances), embeddings_of(policy, instances)
@@ -163,7 +184,7 @@ def test_every_form_of_the_decoder(head, state, map_logit_keys, glimpse_mask, ra
     ids=["one depot", "several depots", "one depot, published", "several depots, published"],
 )
 @torch.no_grad()
-def test_sampled_tours_under_all_rules(variants, rule):
+def test_sampled_tours_under_all_rules(variants: tuple[str, ...], rule: Protocol) -> None:
     policy, instances = network("plain", "remaining"), mixed(variants, 5, 1)
     environment, embeddings = Environment(instances, rule), embeddings_of(policy, instances)
     starts = multi_start(environment)
@@ -179,7 +200,7 @@ def test_sampled_tours_under_all_rules(variants, rule):
 
 
 @torch.no_grad()
-def test_more_than_64_nodes():
+def test_more_than_64_nodes() -> None:
     policy, instances = network("plain", "remaining"), sample("OVRPBLTW", 70, 1)
     environment, embeddings = Environment(instances), embeddings_of(policy, instances)
     starts = multi_start(environment, 7)
@@ -188,7 +209,7 @@ def test_more_than_64_nodes():
 
 
 @torch.no_grad()
-def test_half_precision_stays_close():
+def test_half_precision_stays_close() -> None:
     policy, instances = network(), mixed(("OVRPBLTW", "VRPMBL"), 6, 1)
     environment, starts = Environment(instances), torch.zeros(1, 1, dtype=torch.int64)
     with torch.autocast("cpu", torch.float16):  # the interpreter multiplies the bit patterns of bfloat16
@@ -200,7 +221,7 @@ def test_half_precision_stays_close():
 
 @pytest.mark.parametrize("variants", [ONE_DEPOT, SEVERAL_DEPOTS], ids=["one depot", "several depots"])
 @pytest.mark.parametrize("num_customers", [8, 66])
-def test_replay_of_legal_and_illegal_tours(variants, num_customers):
+def test_replay_of_legal_and_illegal_tours(variants: tuple[str, ...], num_customers: int) -> None:
     environment = Environment(mixed(variants[-2:], num_customers, 1))
     generator = torch.Generator().manual_seed(1)
     num_rows = 5 if num_customers < 10 else 3  # two programs or one
@@ -219,7 +240,7 @@ def test_replay_of_legal_and_illegal_tours(variants, num_customers):
     assert_same_decisions(segments, expected.moves, torch.ones_like(is_legal))
 
 
-def test_a_depot_named_first_by_one_depot_tours_is_no_move():
+def test_a_depot_named_first_by_one_depot_tours_is_no_move() -> None:
     environment = Environment(sample("CVRP", 4, 1))
     one_by_one = [node for customer in (1, 2, 3, 4) for node in (customer, 0)]
     actions = pad_actions([[one_by_one, [0, *one_by_one], [0, 0, *one_by_one]]], torch.device("cpu"))
@@ -229,7 +250,7 @@ def test_a_depot_named_first_by_one_depot_tours_is_no_move():
 
 
 @torch.no_grad()
-def test_samples_follow_the_probabilities(monkeypatch):
+def test_samples_follow_the_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ROWS, torch.float32, TILE)
     policy, instances = network("plain", "remaining"), sample("CVRP", 3, 1)
     environment, embeddings = Environment(instances), embeddings_of(policy, instances)
@@ -248,12 +269,12 @@ def test_samples_follow_the_probabilities(monkeypatch):
 
 
 @torch.no_grad()
-def test_samples_depend_on_the_seed_and_the_place_in_the_whole_batch():
+def test_samples_depend_on_the_seed_and_the_place_in_the_whole_batch() -> None:
     policy, instances = network("plain", "remaining"), mixed(("CVRP", "OVRPL"), 4, 1)
     embeddings = embeddings_of(policy, instances)
     starts = multi_start(Environment(instances))
 
-    def drawn(part, source):
+    def drawn(part: slice, source: Sampler) -> FusedTours:
         return fused_rollout(policy, embeddings[part], Environment(instances[part]), starts, source)
 
     whole = drawn(slice(None), sampler(4))
@@ -270,7 +291,7 @@ def test_samples_depend_on_the_seed_and_the_place_in_the_whole_batch():
 
 
 @torch.no_grad()
-def test_several_programs_and_too_little_room(monkeypatch):
+def test_several_programs_and_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ROWS, torch.float32, TILE)
     policy, instances = network("plain", "remaining"), sample("CVRP", 4, 1)
     environment, embeddings = Environment(instances), embeddings_of(policy, instances)
@@ -284,14 +305,15 @@ def test_several_programs_and_too_little_room(monkeypatch):
     assert torch.equal(roomy.segments.count, narrow.segments.count)
     made = int(roomy.segments.count.sum())
     kept = int(roomy.segments.count.clamp(max=20).sum())
-    packed = [pack(tours.segments, 66, environment.max_actions, 16 * TILE) for tours in (roomy, narrow)]
+    assert roomy.segments is not None and narrow.segments is not None
+    packed = [pack(segments, 66, environment.max_actions, 16 * TILE) for segments in (roomy.segments, narrow.segments)]
     assert [int(table.dropped) for table in packed] == [0, made - kept]
     assert int(packed[0].valid.sum()) == made
 
 
 @pytest.mark.parametrize("variant", ["VRPL", "MDVRPL"])
 @torch.no_grad()
-def test_tours_that_cannot_serve_everyone_are_counted(variant):
+def test_tours_that_cannot_serve_everyone_are_counted(variant: str) -> None:
     policy, instances = network("plain", "remaining"), sample(variant, 4, 2)
     limit = instances.distance_limit.clone()
     limit[1] = 0.01
@@ -304,7 +326,7 @@ def test_tours_that_cannot_serve_everyone_are_counted(variant):
     assert ((tours.actions >= 0) & (tours.actions < instances.num_nodes)).all()
 
 
-def test_networks_that_the_kernels_do_not_serve():
+def test_networks_that_the_kernels_do_not_serve() -> None:
     assert supports(network(), 128) is None
     assert "up to 128 nodes" in supports(network(), 129)
     assert "MixtureOutput" in supports(policy_of("mvmoe", "shared"), 21)

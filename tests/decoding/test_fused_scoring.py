@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -33,8 +34,8 @@ from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
 
 FIRST_LIGHT = pytest.mark.first_light
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SMALL = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}
-NETWORKS = {
+SMALL: dict[str, Any] = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}
+NETWORKS: dict[str, tuple[dict[str, Any], float | Tensor, str]] = {
     "gated head, full state": ({}, 1.0, "VRPL"),
     "gated head, ramping, several depots": ({"glimpse_mask": "plus_one"}, 0.3, "MDOVRPTW"),
     "gated head, no mask, ramp on the device": ({"glimpse_mask": "none"}, torch.tensor(0.6), "CVRP"),
@@ -84,7 +85,7 @@ def make_case(
     num_customers: int = 9,
     num_tours: int = 14,
     ramp: float | Tensor = 1.0,
-    **options: str,
+    **options: Any,
 ) -> Case:
     """Two instances with decisions in several tiles each and unused tiles at the end."""
     policy = build_policy(ModelConfig(**SMALL | options), 3).to(DEVICE)
@@ -152,8 +153,8 @@ def test_masks_of_several_words() -> None:
     likelihood = fused_score(case.policy, case.embeddings, case.instances, case.packed)
     wanted = score(case.policy, case.embeddings, case.instances, case.steps)
     torch.testing.assert_close(likelihood, wanted, rtol=1e-5, atol=1e-4)
-    wanted = gradients_of(case, score_gradient, case.steps)
-    assert_close(gradients_of(case, fused_score_gradient, case.packed), wanted, 2e-5)
+    expected = gradients_of(case, score_gradient, case.steps)
+    assert_close(gradients_of(case, fused_score_gradient, case.packed), expected, 2e-5)
 
 
 @pytest.mark.parametrize("head", ["gated", "reld"])
@@ -201,7 +202,7 @@ def test_bfloat16_stays_close_to_float32(head: str) -> None:
 
 @pytest.mark.parametrize(("num_customers", "head"), [(50, "gated"), (100, "reld")])
 def test_kernels_compile_for_a_gpu_without_spilling(
-    num_customers: int, head: str, monkeypatch: pytest.MonkeyPatch
+    num_customers: int, head: Literal["gated", "reld"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = build_policy(ModelConfig(layers=1, head=head), 3)
     instances = sample("CVRP", num_customers, 1, seed=5)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def"
 """The checks of kernels find them right, and find faults where they are planted."""
 
 import math

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def, name-defined"
 """Level fused checks itself on a card before it is trusted; what fails ends in one line and level parallel.
 
 Here the kernels run in Triton's interpreter, and faults are planted where a wrong compiler or driver would make them.

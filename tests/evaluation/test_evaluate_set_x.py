@@ -23,7 +23,7 @@ def test_costs_are_those_of_the_files_distances(tmp_path: Path) -> None:
     for row, name in zip(pq.read_table(path).to_pylist(), names, strict=True):
         library, best_known, _ = load_set_x(name)
         rounded, length = 0, 0.0
-        served = []
+        served: list[int] = []
         for route in actions_to_routes(row["actions"], 1):
             way = [0, *route.customers, 0]
             assert sum(int(library.demands[node]) for node in way) <= library.capacity

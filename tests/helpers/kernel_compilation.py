@@ -67,7 +67,8 @@ def compile_launches(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     command, given = [sys.executable, __file__], json.dumps(launches)
     done = subprocess.run(command, input=given, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    resources: list[dict[str, Any]] = json.loads(done.stdout)
+    return resources
 
 
 def _type_of(value: Any) -> str:

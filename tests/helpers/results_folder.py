@@ -1,8 +1,9 @@
 """Small result folders of the real layout, for the tests of tables, and the rows of tables built from them."""
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,9 +30,11 @@ class ResultsFolder:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def solve(self, method, variant, num_customers, costs, seconds=0.5) -> None:
+    def solve(
+        self, method: str, variant: str, num_customers: int, costs: Iterable[float | None], seconds: float = 0.5
+    ) -> None:
         """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
-        key = "solver" if method in {"pyvrp", "ortools"} else "run"
+        key: Literal["solver", "run"] = "solver" if method in {"pyvrp", "ortools"} else "run"
         folder = self.root / ("references" if key == "solver" else "evaluations") / "test" / method
         rows = [
             SolutionRow(
@@ -50,26 +53,39 @@ class ResultsFolder:
         ]
         write_solutions(folder / f"{variant}-n{num_customers}.parquet", rows, key=key)
 
-    def evaluate(self, run, gaps, variants=TRAINING_VARIANTS, reference=10.0) -> None:
+    def evaluate(
+        self,
+        run: str,
+        gaps: float | list[float],
+        variants: Sequence[str] = TRAINING_VARIANTS,
+        reference: float = 10.0,
+    ) -> None:
         """Costs of a run with the given gap in percent on each variant; PyVRP's costs are ``reference``."""
         size = parse_run(run).num_customers
-        gaps = dict(zip(variants, gaps, strict=True)) if isinstance(gaps, list) else dict.fromkeys(variants, gaps)
-        for variant, gap in gaps.items():
+        of_variants = gaps if isinstance(gaps, list) else [gaps] * len(variants)
+        for variant, gap in zip(variants, of_variants, strict=True):
             self.solve("pyvrp", variant, size, [reference, reference])
             self.solve(run, variant, size, [reference * (1 + gap / 100)] * 2)
 
     def train(
-        self, run, epoch_seconds=(10.0, 20.0), refined=(0, 1), memory=(3.0, 4.0), parameters=1000, **changed
+        self,
+        run: str,
+        epoch_seconds: Sequence[float] = (10.0, 20.0),
+        refined: Sequence[int] = (0, 1),
+        memory: Sequence[float | None] = (3.0, 4.0),
+        parameters: object = 1000,
+        **changed: Any,
     ) -> None:
         """History and metadata of a training; ``changed`` replaces swept values of its specification."""
         folder = self.root / "models" / run
         spec = parse_run(run)
-        columns = {name: [1.0 / (epoch + 1) for epoch in range(len(epoch_seconds))] for name in HISTORY_COLUMNS}
+        falling = [1.0 / (epoch + 1) for epoch in range(len(epoch_seconds))]
+        columns: dict[str, list[Any]] = dict.fromkeys(HISTORY_COLUMNS, falling)
         columns |= {"seconds": list(epoch_seconds), "peak_memory_gb": list(memory), "refined_tours": list(refined)}
         table = pa.table({"epoch": list(range(1, len(epoch_seconds) + 1)), **columns})
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, folder / "history.parquet")
-        values = DEFAULTS | changed
+        values: dict[str, Any] = DEFAULTS | changed
         metadata = {
             "run": run,
             "backbone": spec.backbone,
@@ -86,7 +102,7 @@ class ResultsFolder:
         }
         (folder / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
 
-    def solve_set_x(self, run, costs) -> None:
+    def solve_set_x(self, run: str, costs: Mapping[str, tuple[float, float, float]]) -> None:
         """Costs by instance, each as (best known, cost, published cost)."""
         rows = [
             {"instance": name, "best_known": known, "cost": cost, "gap_percent": 100 * (cost - known) / known}
@@ -106,5 +122,5 @@ def table_rows(results: Results, name: str) -> list[dict[str, Any]]:
         if "has no results" not in str(error):
             raise
         return []
-    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return rows
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(key): value for key, value in row.items()} for row in rows]

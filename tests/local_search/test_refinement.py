@@ -363,8 +363,8 @@ def test_shared_memory_goes_with_the_process(killed: bool, tmp_path: Path) -> No
     """Whether it is killed or ends without closing its refiner; then without a warning."""
     script = tmp_path / "leaver.py"
     script.write_text(LEAVER)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, str(script)], text=True, **pipes) as process:
+    command, pipe = [sys.executable, str(script)], subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         assert len(segments(pid)) == 1
@@ -436,7 +436,8 @@ def test_memory_that_cannot_be_pinned_is_used_as_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Some containers limit locked memory; the copies then wait, and the error must not surface at a later launch."""
-    unregistered, launched = [], []
+    unregistered: list[int] = []
+    launched: list[str] = []
     runtime = SimpleNamespace(cudaHostRegister=lambda *_: 801, cudaHostUnregister=unregistered.append)
     monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
 

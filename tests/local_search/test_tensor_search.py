@@ -130,9 +130,12 @@ def test_every_move_gains_what_it_promises(variant: str) -> None:
     change, kinds = BetweenRoutes(rules, state, positions).best()
     alone, second, codes = WithinRoutes(rules, state, positions).best()
     route, after = state.route[:, :positions], state.after[:, :positions]
-    cases = [(*case, kinds[tuple(case)].item(), change[tuple(case)].item()) for case in admissible(change)]
+    cases: list[tuple[int, int, int, int, float]]
+    cases = [
+        (case[0], case[1], case[2], int(kinds[tuple(case)]), change[tuple(case)].item()) for case in admissible(change)
+    ]
     cases += [
-        (row, p, second[row, p].item(), codes[row, p].item(), alone[row, p].item())
+        (row, p, int(second[row, p]), int(codes[row, p]), alone[row, p].item())
         for row, p in admissible(alone)
         if alone[row, p] < 0  # only these are held to the limit of length, by being shorter
     ]

@@ -33,12 +33,12 @@ def plain_version(
     free_linehaul, free_backhaul, time, length, open_route = state.tolist()
     free = free_linehaul if free_backhaul == 1 else free_backhaul
     left = 10.0 if math.isinf(instance_limit) else instance_limit - length
-    features = {
+    chosen = {
         "full": [free_linehaul, free_backhaul, time, length, open_route],
         "remaining_open": [free, time, open_route, left],
         "remaining": [free, time, left],
     }[decoder.state]
-    features = torch.tensor(features, dtype=rows.dtype)
+    features = torch.tensor(chosen, dtype=rows.dtype)
     context = torch.cat((node, features))
     query = decoder.query.weight @ context
     parts = (rows @ decoder.keys_values.weight.T).split(width, dim=-1)
@@ -98,7 +98,7 @@ def reld_head(
 
 HEADS = {"PlainHead": plain_head, "GatedHead": gated_head, "ReldHead": reld_head}
 
-DECODERS = [
+DECODERS: list[tuple[str, str, dict[str, Any]]] = [
     ("polarnet", "ple", {}),
     ("mtpomo_ablation", "shared", {}),
     ("mtpomo_ablation", "shared", {"glimpse_mask": "hard"}),

@@ -1,6 +1,7 @@
 """Dual stacks: top-half attention and both fusions against plain versions."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -46,9 +47,10 @@ def test_factor_scales_sparse_attention_before_the_output_map() -> None:
 @pytest.mark.parametrize("backbone", ["cada", "moses"])
 def test_streams_are_fused_as_published(backbone: str) -> None:
     """CaDA fuses the sparse stream first and hands it on; MoSES fuses both from what the blocks returned."""
-    options = {"adapters": "none"} if backbone == "moses" else {}
+    options: dict[str, Any] = {"adapters": "none"} if backbone == "moses" else {}
     policy = shaken(policy_of(backbone, "shared", layers=3, dtype=torch.float64, **options))
-    instances, stack = sample(dtype=torch.float64), policy.stack
+    instances: Any = sample(dtype=torch.float64)
+    stack: Any = policy.stack
     nodes = instances.num_nodes
     with torch.no_grad():
         x = policy.embedding(instances, torch.float64)

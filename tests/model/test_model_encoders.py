@@ -60,7 +60,7 @@ def test_nothing_infinite_gets_past_the_features_of_any_variant(backbone: str, e
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
 def test_gradients_reach_the_embedding_from_the_policy(backbone: str, encoder: str) -> None:
-    options = {"adapters": "none"} if backbone == "moses" else {}
+    options: dict[str, Any] = {"adapters": "none"} if backbone == "moses" else {}
     policy, instances = policy_of(backbone, encoder, **options).train(), sample()
     current, state, mask = queries(instances)
     encoding = policy.encode(instances)
@@ -117,6 +117,7 @@ def test_masked_flags_of_unseen_attributes_do_not_matter() -> None:
 
 def test_film_starts_as_the_identity_and_never_touches_depots() -> None:
     film = policy_of(dtype=torch.float64).conditioning.film
+    assert film is not None
     x, flags = torch.randn(4, 9, 32, dtype=torch.float64), torch.randint(0, 2, (4, 6)).double()
     assert torch.equal(film(x, flags, 2), x)
     shaken(film)

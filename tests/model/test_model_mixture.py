@@ -1,6 +1,8 @@
 """Mixtures of experts against per-token loops, and the loss that balances them."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -40,7 +42,7 @@ def test_equal_scores_are_taken_in_order() -> None:
     assert torch.equal(weights, torch.tensor([0.5, 0.5, 0.0, 0.0]).expand(1, 6, 4))
 
 
-def squared_variation(values: list[float]) -> float:
+def squared_variation(values: Sequence[float]) -> float:
     mean = sum(values) / 4
     return sum((v - mean) ** 2 for v in values) / 3 / (mean**2 + 1e-10)
 
@@ -182,7 +184,7 @@ def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_
 
 
 def test_the_light_head_draws_by_its_probabilities_from_the_given_generator() -> None:
-    head = light_policy().decoder.head.train()
+    head: Any = light_policy().decoder.head.train()
     head.generator = torch.Generator().manual_seed(0)
     heads = tokens(4000, 1).reshape(4000, 1, 2, 8).repeat(1, 1, 1, 2)
     choice = torch.tensor([[0.8, 0.2]], dtype=torch.float64).expand(4000, 2)
@@ -209,7 +211,7 @@ def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together() 
         ({"backbone": "mvmoe_ablation", "encoder": "shared", "mixture": "light", "head": "gated"}, "plain head"),
     ],
 )
-def test_the_light_form_is_refused_where_it_has_no_place(options: dict[str, str], message: str) -> None:
+def test_the_light_form_is_refused_where_it_has_no_place(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         policy_of(**options)
 

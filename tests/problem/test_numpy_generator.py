@@ -230,7 +230,7 @@ def test_layout(seed: int) -> None:
     for name, variant in VARIANTS.items():
         arrays = generate_arrays(variant, 6, 2, seed)
         nodes = 6 + variant.num_depots
-        wanted = {
+        wanted: dict[str, Any] = {
             "locs": ((2, nodes, 2), np.float32),
             "demand_linehaul": ((2, 6), np.float32),
             "vehicle_capacity": ((2, 1), np.float32),

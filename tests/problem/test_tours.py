@@ -71,14 +71,16 @@ def random_tour(instances: Instances[NodeArrays], index: int, rng: random.Random
     num_depots = instances.num_depots
     left = list(range(num_depots, instances.num_nodes))
     rng.shuffle(left)
-    routes = []
+    routes: list[Route] = []
     while left:
-        route, rest = None, []
+        route: Route | None = None
+        rest: list[int] = []
         for customer in left:
             depots = [route.depot] if route else rng.sample(range(num_depots), num_depots)
             grown = [Route(d, (*(route.customers if route else ()), customer)) for d in depots]
             accepted = next((r for r in grown if route_is_feasible(instances, index, r)), None)
             route, rest = (accepted, rest) if accepted else (route, [*rest, customer])
+        assert route is not None
         routes.append(route)
         left = rest
     return routes

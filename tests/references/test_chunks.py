@@ -11,12 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from helpers.instances import generated
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.problem.datasets import instances_from_arrays
+from polarvrp.problem.datasets import instances_from_arrays, write_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour
@@ -164,7 +163,7 @@ if __name__ == "__main__":
 
 def test_a_killed_chunk_goes_on_where_it_was(tmp_path: Path, solved_numbers: list[int]) -> None:
     arrays = generate_arrays(VARIANTS["CVRP"], 10, 20, seed=6)
-    np.savez(tmp_path / "set.npz", **arrays)
+    write_arrays(tmp_path / "set.npz", arrays)
     (tmp_path / "slow.py").write_text(SLOW_CHUNK)
     output = tmp_path / "out.parquet"
     partial = tmp_path / "out.parquet.partial"

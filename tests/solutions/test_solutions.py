@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +29,7 @@ FAILED = SolutionRow("MDVRPTW", 1000, 4, "pyvrp", None, (), 0, 0.1, None, reason
 
 
 @pytest.mark.parametrize("key", ["solver", "run"])
-def test_round_trip(tmp_path: Path, key: str) -> None:
+def test_round_trip(tmp_path: Path, key: Literal["solver", "run"]) -> None:
     path = tmp_path / "deep" / "rows.parquet"
     write_solutions(path, [SOLVED, FAILED], key, {"machine": "x", "threads": 1})
     table = read_solutions(path)

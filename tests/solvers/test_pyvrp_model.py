@@ -48,7 +48,7 @@ def random_route(instances: Instances[NodeArrays], index: int, rng: random.Rando
     ]
     for key, wanted in keys:
         if wanted:
-            customers.sort(key=lambda node, key=key: key[node])
+            customers.sort(key=key.__getitem__)
     return customers
 
 
@@ -146,7 +146,7 @@ def test_full_vehicles_are_exactly_full(num_customers: int) -> None:
     demand = np.zeros_like(instances.demand_linehaul)
     capacity = instances.capacity
     parts = [7] * (capacity // 7) + [capacity % 7] * bool(capacity % 7)
-    demand[0, 1 : 1 + len(parts)] = np.float32(parts) / np.float32(capacity)
+    demand[0, 1 : 1 + len(parts)] = np.array(parts, np.float32) / np.float32(capacity)
     integers = integer_instance(dataclasses.replace(instances, demand_linehaul=demand), 0)
     assert integers.delivery.sum() == integers.vehicle_load
     assert 0.99 * LOAD_UNITS < integers.vehicle_load <= LOAD_UNITS

@@ -35,7 +35,7 @@ def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_al
     assert len({(row["table"], row["row"], row["column"]) for row in rows}) == len(rows)
     assert all(row["ours"] is None and row["difference"] is None for row in rows)
     keys = {"num_customers", "best_known", "epsilon_percent", "layer", "alpha"}
-    printed = sum(
+    printed: int = sum(
         int(values.count())
         for name in PAPER_TABLES
         for key, values in read_paper(name).items()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,7 +41,7 @@ def study() -> StudyConfig:
     return load_study(TINY, ROOT / "config")
 
 
-def altered(folder: Path, **sections: dict) -> Path:
+def altered(folder: Path, **sections: dict[str, Any]) -> Path:
     """The smallest study with other values."""
     own = yaml.safe_load(TINY.read_text())
     for name, values in sections.items():

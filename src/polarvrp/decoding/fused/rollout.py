@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from triton.runtime.interpreter import InterpretedFunction  # type: ignore[import-untyped]
+from triton.runtime.interpreter import InterpretedFunction
 
 from polarvrp.decoding.fused.kernels import rollout as kernels
 from polarvrp.decoding.fused.kernels.memory import Scratch
