@@ -35,12 +35,13 @@ def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_al
     assert len({(row["table"], row["row"], row["column"]) for row in rows}) == len(rows)
     assert all(row["ours"] is None and row["difference"] is None for row in rows)
     keys = {"num_customers", "best_known", "epsilon_percent", "layer", "alpha"}
-    printed: int = sum(
-        int(values.count())
+    columns = [
+        values
         for name in PAPER_TABLES
         for key, values in read_paper(name).items()
         if values.dtype.kind in "if" and key not in keys and not key.endswith(("_k", "_kappa"))
-    )
+    ]
+    printed = sum(int(values.count()) for values in columns)
     # Solvers' cells stand twice (ours and published), and so does the default schedule; averages come on top.
     tables = (read_paper(name) for name in ("in_distribution", "zero_shot"))
     numbers = ["objective", "gap_percent", "seconds_per_1000"]
