@@ -3,6 +3,7 @@
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def vrp(name: str, keys: str = "", sections: str = "", problem: str = "CVRP", we
 PLAIN = vrp("tiny")
 
 
-def cost_of(text: str, **options: object) -> float:
+def cost_of(text: str, **options: Any) -> float:
     report = check_routes(parse_library(text, "twin.vrp", **options), ROUTES)
     assert report.first_problem is None
     return report.cost
