@@ -72,6 +72,13 @@ def test_edge_weight_types(weights: str, rounding: Rounding, cost: float) -> Non
     assert cost_of(vrp("CMT1", weights=weights), rounding=Rounding.ONE_DECIMAL) == pytest.approx(5 + 3.6 + 1.4 + 5)
 
 
+def test_tenths_rounded_down_are_one_decimal() -> None:
+    """As LKH states Solomon's instances."""
+    library = parse_library(vrp("C101", "SCALE : 10\nSERVICE_TIME : 90\n", weights="FLOOR_2D"), "twin")
+    assert library.rounding is Rounding.ONE_DECIMAL
+    assert parse_library(vrp("CMT1", "SCALE : 1000\n", weights="EXACT_2D"), "twin").rounding is Rounding.NONE
+
+
 def test_limits_with_service() -> None:
     """CMT6 and its like: the limit counts legs and service; Golden states no service."""
     longest = 5 + math.sqrt(13) + math.sqrt(2)
@@ -159,6 +166,12 @@ def test_several_depots() -> None:
     assert report.first_problem is None and report.cost == pytest.approx((4 + 2 * math.sqrt(50)) / 10)
 
 
+@pytest.mark.parametrize("old", ["4 0 0 0 0 0 0", "5 10 0 0 0 0 0"])
+def test_depots_without_a_number_of_combinations(old: str) -> None:
+    library = parse_library(CORDEAU.replace(old, old[:-2]), "p99.txt")
+    np.testing.assert_array_equal(library.coordinates[:2], [[0, 0], [10, 0]])
+
+
 def test_several_depots_in_vrplib_form() -> None:
     """Depots need not be the first nodes; other types than MDVRP have one."""
     text = (
@@ -166,9 +179,20 @@ def test_several_depots_in_vrplib_form() -> None:
     )
     library = parse_library(text, "twin")
     np.testing.assert_array_equal(library.coordinates, [[0, 0], [-2.5, 0], [3, 4], [1, 1]])
-    assert (library.num_depots, library.num_customers) == (2, 2)
+    assert (library.num_depots, library.num_customers, library.rounding) == (2, 2, Rounding.NONE)
     with pytest.raises(DataError, match=r"DEPOT_SECTION must name one depot in 1 to 4, got \[1, 4\]"):
         parse_library(text.replace("MDVRP", "CVRP"), "twin")
+
+
+def test_several_depots_as_pyvrp_writes_them(tmp_path: Path) -> None:
+    """A type is not stated, vehicles are; the limit is called a duration."""
+    keys = "VEHICLES : 3\nVEHICLES_MAX_DURATION : 100\n"
+    text = vrp("t", keys, "VEHICLES_DEPOT_SECTION\n1 1\n2 1\n3 2\n").replace("TYPE : CVRP\n", "", 1)
+    text = text.replace(" 1\n -1", " 1\n 2\n -1").replace("2 4\n", "2 0\n")
+    (path := tmp_path / "t.vrp").write_text(text)
+    library, solver = read_library(path), pyvrp.read(path)
+    assert (library.num_depots, library.distance_limit, library.vehicles) == (solver.num_depots, 100, 3)
+    assert library.demands[2:].tolist() == [client.delivery[0] for client in solver.clients()] == [6, 10]
 
 
 def test_several_depots_with_windows_and_durations() -> None:
@@ -310,6 +334,16 @@ REFUSED = [
     (PLAIN.replace("DIMENSION : 4", "DIMENSION : 3"), "line 11 of NODE_COORD_SECTION: node 4 is repeated or not in 1"),
     (PLAIN.replace("DIMENSION : 4", "DIMENSION : 1e15"), "NODE_COORD_SECTION must hold 1000000000000000 nodes, got 4"),
     (vrp("t", "SCALE : 100\n"), "SCALE is not supported with EDGE_WEIGHT_TYPE EUC_2D"),
+    (vrp("t", "SCALE : 100\n", weights="FLOOR_2D"), "SCALE is not supported with EDGE_WEIGHT_TYPE FLOOR_2D, but for"),
+    (vrp("t", "DISTANCE : 9\nVEHICLES_MAX_DURATION : 9\n"), "DISTANCE and VEHICLES_MAX_DURATION both state a limit"),
+    (
+        vrp("t", sections="VEHICLES_DEPOT_SECTION\n1 2\n"),
+        "line 18 of VEHICLES_DEPOT_SECTION must hold a vehicle and its",
+    ),
+    (vrp("t", sections="VEHICLES_DEPOT_SECTION\n"), "depot 1 has no vehicles in VEHICLES_DEPOT_SECTION"),
+    (vrp("t", "SCALE : x\n", weights="FLOOR_2D"), "SCALE must be a number, got x"),
+    (vrp("t", sections="LINEHAUL_SECTION\n"), "LINEHAUL_SECTION and DEMAND_SECTION state the same"),
+    (vrp("t", "SERVICE_TIME : 1\n", "SERVICE_TIME_SECTION\n"), "SERVICE_TIME and SERVICE_TIME_SECTION state the same"),
     (vrp("t", problem="VRPTW"), "TIME_WINDOW_SECTION is missing"),
     (vrp("t", problem="VRPB"), "BACKHAUL_SECTION is missing"),
     (
@@ -365,7 +399,8 @@ WORDS = (
     "x",
     "",
 )
-MUTABLE = (*TWINS.values(), SOLOMON, CORDEAU, BACKHAULS["a list"])
+SEVERAL_DEPOTS = vrp("t", "VEHICLES_MAX_DURATION : 90\n", "VEHICLES_DEPOT_SECTION\n1 1\n", "MDVRP")
+MUTABLE = (*TWINS.values(), SOLOMON, CORDEAU, BACKHAULS["a list"], SEVERAL_DEPOTS)
 
 
 @st.composite

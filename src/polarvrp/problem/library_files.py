@@ -36,7 +36,10 @@ TYPES = ("CVRP", "DCVRP", "ACVRP", "VRPTW", "CVRPTW", "VRPB", "VRPBTW", "OVRP", 
 INFORMATIVE_KEYS = {"NAME", "COMMENT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE", "EDGE_WEIGHT_FORMAT", "VEHICLES"}
 """Keys that change nothing: the number of vehicles is no bound, coordinates are planar or refused."""
 
-KEYS = {"TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "CAPACITY", "DISTANCE", "SERVICE_TIME", "SCALE"} | INFORMATIVE_KEYS
+LIMITS = ("DISTANCE", "VEHICLES_MAX_DURATION")
+"""Keys of the longest route, service included."""
+
+KEYS = {*LIMITS, "TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "CAPACITY", "SERVICE_TIME", "SCALE"} | INFORMATIVE_KEYS
 
 NODE_SECTIONS = {
     "NODE_COORD_SECTION": 2,
@@ -47,7 +50,13 @@ NODE_SECTIONS = {
 }
 """Sections with a row for every node: numbers after the node's."""
 
-SECTIONS = {"DEPOT_SECTION", "BACKHAUL_SECTION", "EDGE_WEIGHT_SECTION", "DISPLAY_DATA_SECTION"} | NODE_SECTIONS.keys()
+SECTIONS = {
+    "DEPOT_SECTION",
+    "VEHICLES_DEPOT_SECTION",
+    "BACKHAUL_SECTION",
+    "EDGE_WEIGHT_SECTION",
+    "DISPLAY_DATA_SECTION",
+} | NODE_SECTIONS.keys()
 
 ROUNDINGS = {
     "EUC_2D": None,  # the set decides
@@ -108,7 +117,8 @@ def _instance(file: LibraryText, rounding: Rounding | None, open_routes: bool) -
         _require(file, "NODE_COORD_SECTION")
     demand_section = "LINEHAUL_SECTION" if "LINEHAUL_SECTION" in tables else "DEMAND_SECTION"
     _require(file, demand_section)
-    depots = _depots(file, dimension, several=problem.startswith("MD"))
+    depots = _depots(file, dimension, several=problem.startswith("MD") or "VEHICLES_DEPOT_SECTION" in file.sections)
+    _require_vehicles_at(file, depots)
     order = [*depots, *sorted(set(range(dimension)) - set(depots))]
     demands = _loads(file, tables[demand_section], order, len(depots))
     demands, pickups = _backhauls(file, demands, order, len(depots))
@@ -127,7 +137,7 @@ def _instance(file: LibraryText, rounding: Rounding | None, open_routes: bool) -
         distance_limit=_limit(file),
         open_routes=open_routes or problem.startswith("OVRP"),
         num_depots=len(depots),
-        rounding=rounding or ROUNDINGS[weights] or conventional_rounding(name, windows is not None),
+        rounding=rounding or _rounding(file, name, windows is not None, len(depots)),
         matrix=matrix,
         vehicles=_vehicles(file),
     )
@@ -144,14 +154,32 @@ def _supported_type(file: LibraryText) -> str:
         raise file.error(f"NODE_COORD_TYPE {file.keys['NODE_COORD_TYPE']} is not supported; supported is TWOD_COORDS")
     for name in [*sorted(file.keys.keys() - KEYS), *sorted(file.sections.keys() - SECTIONS)]:
         raise file.error(f"{name} is not supported and would change the problem; remove it if it does not")
-    if "SCALE" in file.keys and weights.upper() != "EXACT_2D":
-        raise file.error(f"SCALE is not supported with EDGE_WEIGHT_TYPE {weights}; scale coordinates instead")
+    if "SCALE" in file.keys and weights.upper() != "EXACT_2D" and not _cuts_after_one_decimal(file):
+        raise file.error(f"SCALE is not supported with EDGE_WEIGHT_TYPE {weights}, but for 10 with FLOOR_2D")
+    if {"DEMAND_SECTION", "LINEHAUL_SECTION"} <= file.sections.keys():
+        raise file.error("LINEHAUL_SECTION and DEMAND_SECTION state the same; remove one of both")
+    if "SERVICE_TIME" in file.keys and "SERVICE_TIME_SECTION" in file.sections:
+        raise file.error("SERVICE_TIME and SERVICE_TIME_SECTION state the same; remove one of both")
     if "EDGE_WEIGHT_SECTION" in file.sections and weights.upper() != "EXPLICIT":
         raise file.error(f"EDGE_WEIGHT_SECTION contradicts EDGE_WEIGHT_TYPE {weights}; wanted is EXPLICIT")
     for end, section in (("TW", "TIME_WINDOW_SECTION"), ("VRPB", "BACKHAUL_SECTION"), ("VRPBTW", "BACKHAUL_SECTION")):
         if problem.endswith(end):
             _require(file, section)
     return problem
+
+
+def _cuts_after_one_decimal(file: LibraryText) -> bool:
+    """Whether distances are rounded down in tenths, as files of Solomon's set in LKH's form say it."""
+    return file.keys["EDGE_WEIGHT_TYPE"].upper() == "FLOOR_2D" and "SCALE" in file.keys and _key(file, "SCALE") == 10
+
+
+def _rounding(file: LibraryText, name: str, has_windows: bool, num_depots: int) -> Rounding:
+    if _cuts_after_one_decimal(file):
+        return Rounding.ONE_DECIMAL
+    stated = ROUNDINGS[file.keys["EDGE_WEIGHT_TYPE"].upper()]
+    if stated is None and num_depots > 1:
+        return Rounding.NONE  # as costs of Cordeau's sets are published
+    return stated or conventional_rounding(name, has_windows)
 
 
 def _require(file: LibraryText, section: str) -> None:
@@ -175,11 +203,14 @@ def _key(file: LibraryText, name: str) -> float:
 
 
 def _limit(file: LibraryText) -> float:
-    if "DISTANCE" not in file.keys:
+    stated = [name for name in LIMITS if name in file.keys]
+    if len(stated) > 1:
+        raise file.error(f"{' and '.join(stated)} both state a limit; remove one of both")
+    if not stated:
         return math.inf
-    limit = _key(file, "DISTANCE")
+    limit = _key(file, stated[0])
     if limit <= 0:
-        raise file.error(f"DISTANCE must be above 0, got {limit:.15g}; leave it out where routes have no limit")
+        raise file.error(f"{stated[0]} must be above 0, got {limit:.15g}; leave it out where routes have no limit")
     return limit
 
 
@@ -217,6 +248,19 @@ def _depots(file: LibraryText, dimension: int, several: bool) -> list[int]:
     if len(set(depots)) < len(depots) or len(depots) == dimension:
         raise file.error(f"DEPOT_SECTION must name a depot once and leave customers, got {shown}")
     return [depot - 1 for depot in depots]
+
+
+def _require_vehicles_at(file: LibraryText, depots: list[int]) -> None:
+    """Refuse depots without vehicles where a file says which vehicle is where; how many there are binds nothing."""
+    rows = file.sections.get("VEHICLES_DEPOT_SECTION")
+    if rows is None:
+        return
+    for row in rows:
+        if len(row.values) != 2 or row.values[1] - 1 not in depots:
+            raise file.error(f"line {row.line} of VEHICLES_DEPOT_SECTION must hold a vehicle and its depot")
+    empty = sorted(set(depots) - {int(row.values[1]) - 1 for row in rows})
+    if empty:
+        raise file.error(f"depot {empty[0] + 1} has no vehicles in VEHICLES_DEPOT_SECTION; remove it from the file")
 
 
 def _loads(file: LibraryText, table: NDArray[np.float64], order: list[int], num_depots: int) -> NDArray[np.int64]:

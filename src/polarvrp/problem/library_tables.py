@@ -155,8 +155,10 @@ def _fleet(rows: list[Row], source: str) -> tuple[float, int]:
 def _cordeau_node(row: Row, source: str, node: int, is_customer: bool, has_windows: bool) -> Row:
     """Number, x, y, service, demand and window of a row, its combinations of visits left out."""
     values = row.values
-    combinations = values[6] if len(values) > 6 else -1
     ends = 2 if has_windows else 0
+    if not is_customer and len(values) == 6 + ends:
+        values = [*values[:6], 0.0, *values[6:]]  # some files leave out that depots have no combinations
+    combinations = values[6] if len(values) > 6 else -1
     if values[0] != node or combinations < 0 or len(values) != 7 + combinations + ends:
         wanted = f"must hold node {node}, x, y, service, demand, frequency, combinations"
         raise DataError(f"{source}: line {row.line} {wanted}{' and a window' if has_windows else ''}; see the format")
