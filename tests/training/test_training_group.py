@@ -13,7 +13,16 @@ from helpers.tiny_training import RUN, tiny_spec
 from polarvrp.cli.main import main
 from polarvrp.study.specs import canonical
 
-SPEC = tiny_spec(epochs=2, instances_per_epoch=15, batch_size=6, learning_rate=0.0003, milestones=[])
+SPEC = tiny_spec(
+    epochs=2,
+    instances_per_epoch=15,
+    batch_size=6,
+    learning_rate=0.0003,
+    milestones=[],
+    starts=5,
+    refinement_start_epoch=0,
+    refinement_ramp=0.2,
+)
 
 
 def words(folder: Path, validation: Path) -> list[str]:
@@ -36,7 +45,15 @@ def test_two_processes_equal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for mine, theirs in zip(
         *(pq.read_table(folder / "history.parquet").to_pylist() for folder in (one, two)), strict=True
     ):
-        for key in ("loss", "sampled_cost", "greedy_cost", "best_cost", "refined_tours", "validation_cost"):
+        for key in (
+            "loss",
+            "sampled_cost",
+            "greedy_cost",
+            "best_cost",
+            "refined_tours",
+            "refinement_weight",
+            "validation_cost",
+        ):
             assert theirs[key] == pytest.approx(mine[key], rel=1e-4), key
     weights, expected = load_file(two / "weights.safetensors"), load_file(one / "weights.safetensors")
     for name, value in expected.items():
