@@ -95,6 +95,10 @@ def test_limits_with_service() -> None:
             np.testing.assert_array_equal(library.service_times, [0, 10, 10, 10])
             with pytest.raises(DataError, match="CMT6: its limit counts service"):
                 to_instances(library)
+        else:
+            instances = to_instances(library)
+            assert instances.flags.tolist() == [[False, False, True, False, False, False]]
+            np.testing.assert_allclose(instances.distance_limit, limit / 5.5, rtol=1e-6)
 
 
 WINDOWS = "TIME_WINDOW_SECTION\n1 0 40\n2 0 6\n3 12 15\n4 0 20\nSERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n4 2\n"

@@ -57,12 +57,14 @@ def parse_sol(text: str, source: str) -> LibrarySolution:
         if route:
             words = route.group(1).split()
             if not all(re.fullmatch(r"0*[1-9]\d{0,8}", word, re.ASCII) for word in words):
-                raise DataError(f"{source}: line {number} must list customers, numbers from 1, got {line.strip()!r}")
+                raise DataError(
+                    f"{source}: line {number} must list customers, numbers from 1, got {line.strip()[:60]!r}"
+                )
             routes.append(Route(0, tuple(int(word) for word in words)))
         elif stated:
             cost = finite_number(stated.group(1))
             if cost is None or not math.isfinite(cost):
-                raise DataError(f"{source}: line {number} must state the cost as a number, got {line.strip()!r}")
+                raise DataError(f"{source}: line {number} must state the cost as a number, got {line.strip()[:60]!r}")
     if not routes:
         raise DataError(f"{source}: no solution file; expected lines 'Route #1: 5 3 8' and 'Cost 27591'")
     return LibrarySolution([route for route in routes if route.customers], cost)
