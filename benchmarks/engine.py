@@ -22,6 +22,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from timing import StepTimes, timed_steps
 from torch import Tensor
 
 from polarvrp.catalog.backbones import BACKBONES
@@ -42,7 +43,6 @@ from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.progress import progress
 from polarvrp.tolerances import POLICY_TOLERANCE
-from polarvrp.training.clock import PHASES
 from polarvrp.training.step import TrainingStep
 from polarvrp.training.trainer import make_optimizer
 
@@ -113,7 +113,8 @@ def measure(
     errors = check(policy, size, device, options.engine)
     if device.type == "cuda":
         compile_parts(policy)
-    seconds, phases, memory, level = training(policy, paradigm, size, batch, refiner, options)
+    times, level = training(policy, paradigm, size, batch, refiner, options)
+    seconds = times.median_s
     work = step_operations(model, size, batch)
     return {
         "model": model,
@@ -123,10 +124,10 @@ def measure(
         "engine": level,
         **errors,
         "step_ms": 1e3 * seconds,
-        **{f"{phase}_ms": 1e3 * value for phase, value in phases.items()},
+        **{f"{phase}_ms": 1e3 * value for phase, value in times.phases_s.items()},
         "instances_per_second": batch / seconds,
         "epoch_seconds": seconds * EPOCH_INSTANCES / batch,
-        "memory_gb": memory,
+        "memory_gb": times.memory_gb,
         "share_of_peak": work / seconds / peak,
         "inference_seconds": inference(policy, size, device, options),
         "card": device_name(device),
@@ -176,8 +177,8 @@ def tour_problems(instances: Instances[Tensor], actions: Tensor, index: int) -> 
 
 def training(
     policy: Policy, paradigm: str, size: int, batch: int, refiner: Refiner, options: argparse.Namespace
-) -> tuple[float, dict[str, float], float, str]:
-    """Median seconds of a step, mean seconds by phase, peak memory in 1e9 bytes, level of the engine."""
+) -> tuple[StepTimes, str]:
+    """Times of steps and the level of the engine."""
     device = next(policy.parameters()).device
     config = TrainConfig(
         paradigm=paradigm, num_customers=size, batch_size=batch, refinement_start_epoch=0, refiner=options.refiner
@@ -193,15 +194,7 @@ def training(
     for number in range(WARM_UP_STEPS):
         step.run(0, 2, number, batch)
     step.run(0, 2, WARM_UP_STEPS, EPOCH_INSTANCES % batch or batch)  # the odd batch that ends an epoch
-    seconds, phases = [], dict.fromkeys(PHASES, 0.0)
-    for number in range(options.steps):
-        start_s = time.perf_counter()
-        sums = step.run(0, 3, number, batch)
-        seconds.append(time.perf_counter() - start_s)
-        for phase in PHASES:
-            phases[phase] += sums[f"seconds_{phase}"] / options.steps
-    memory = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
-    return sorted(seconds)[len(seconds) // 2], phases, memory, step.level
+    return timed_steps(step, 3, batch, options.steps), step.level
 
 
 def inference(policy: Policy, size: int, device: torch.device, options: argparse.Namespace) -> float:

@@ -2,16 +2,17 @@
 
     python benchmarks/minutes.py --seconds 300 --epochs 36 --output results/benchmarks/minutes.parquet
 
-Trains polarnet-ple from scratch, preference optimisation first and refinement from the last quarter of the epochs on,
-and stops every ``--slice`` seconds to solve the first test instances of the sixteen training variants greedily from
-all starts under the eight symmetries. Prints and writes mean gaps to the published PyVRP costs; every tour is priced
-by the exact checker. The epochs should be chosen so that the schedule ends with the time.
+Trains polarnet-ple from scratch or from ``--weights``, preference optimisation first and refinement from the last
+quarter of the epochs on, and stops every ``--slice`` seconds to solve the first test instances of the sixteen training
+variants greedily from all starts under the eight symmetries. Prints and writes mean gaps to the published PyVRP costs;
+every tour is priced by the exact checker. The epochs should be chosen so that the schedule ends with the time.
 """
 
 import argparse
 import os
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,21 @@ from polarvrp.problem.sets import write_set
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.study.specs import fingerprint, parse_train_spec
+from polarvrp.study.weights import weights_digest
 from polarvrp.training.checkpoints import read_newest, weights_of
 from polarvrp.training.trainer import TrainJob, train
 
 VALIDATION_INSTANCES = 16
 
 
-def main() -> None:
-    """Train in slices, solve after each."""
-    options = parse()
+def main(arguments: Sequence[str] | None = None, told: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Train in slices, solve after each.
+
+    Args:
+        arguments: Of the command line.
+        told: Called with the row of each slice.
+    """
+    options = parse(arguments)
     os.environ.setdefault("WANDB_MODE", "disabled")
     spec = specification(options)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -61,6 +68,8 @@ def main() -> None:
             finished = train(job)
             rows.append(standing(folder / "state", spec, tests, options, device))
             print({key: round(value, 3) for key, value in rows[-1].items() if not key.startswith("gap_")}, flush=True)
+            if told is not None:
+                told(rows[-1])
             if rows[-1]["training_seconds"] >= options.seconds:
                 break
     table = pd.DataFrame(rows)
@@ -70,24 +79,28 @@ def main() -> None:
     print(device_name(device), torch.__version__)
 
 
-def parse() -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--num-customers", type=int, default=50, choices=(50, 100))
     parser.add_argument("--seconds", type=float, default=300.0, help="seconds of training, evaluation apart")
     parser.add_argument("--slice", type=float, default=60.0, help="seconds between two evaluations")
     parser.add_argument("--epochs", type=int, default=36)
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="weights.safetensors to go on from")
     parser.add_argument("--instances-per-epoch", type=int, default=100_000)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--instances", type=int, default=200, help="test instances of each variant")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/minutes.parquet"))
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def specification(options: argparse.Namespace) -> dict[str, Any]:
     """The paper's recipe with its schedule scaled to fewer epochs, refinement over their last quarter."""
-    epochs = options.epochs
+    epochs, weights = options.epochs, options.weights
+    start = {}
+    if weights is not None:
+        start["initial_weights"] = {"model": str(weights), "sha256": weights_digest(weights)}
     return {
         "code": 0,
         "model": {"backbone": "polarnet", "encoder": "ple", "num_customers": options.num_customers},
@@ -100,6 +113,7 @@ def specification(options: argparse.Namespace) -> dict[str, Any]:
             "milestones": sorted({round(epochs * 0.9), round(epochs * 0.983)}),
             "refinement_start_epoch": round(epochs * 0.75),
             "validation_instances": VALIDATION_INSTANCES,
+            **start,
         },
     }
 

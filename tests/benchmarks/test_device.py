@@ -1,0 +1,126 @@
+"""The script for the first minutes on a card: its lines, limits, budget, and caches in pieces."""
+
+import argparse
+import importlib.util
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "device.py"
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The script as a module, with caches of its own."""
+    specification = importlib.util.spec_from_file_location("device", SCRIPT)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(__import__("sys").modules, "device", module)
+    specification.loader.exec_module(module)
+    monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
+    return module
+
+
+def options_of(tmp_path: Path, stages: list[int], budget: float = float("inf")) -> argparse.Namespace:
+    return argparse.Namespace(output=tmp_path, stages=stages, budget=budget, weights=None, workers=1)
+
+
+def test_a_stage_runs_in_the_interpreter_and_says_what_needs_a_card(device: ModuleType, tmp_path: Path) -> None:
+    line = device.run_apart(0, 120.0, options_of(tmp_path, [0]))
+    assert line.startswith("OK ")
+    assert " copy_tb_s=" in line and " product_tflop_s=" in line and line.endswith(" needs_card=pinning")
+    assert "NUMBERS" in (tmp_path / "stage-00.log").read_text()
+
+
+STAGE = """
+import sys, time
+number = int(sys.argv[sys.argv.index("--run-stage") + 1])
+print("noise", flush=True)
+print("NUMBERS value=1.5", flush=True)
+if number == 1:
+    raise RuntimeError("the kernel is wrong")
+if number == 2:
+    time.sleep(60)
+print("NUMBERS other=2")
+"""
+
+
+def test_later_stages_go_on_unless_they_need_what_failed(
+    device: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "stage.py"
+    script.write_text(STAGE)
+    stages = tuple(
+        device.Stage(name, "", limit, needs)
+        for name, limit, needs in [("a", 30, ()), ("b", 30, (0,)), ("c", 2, ()), ("d", 30, (1,)), ("e", 30, (0,))]
+    )
+    monkeypatch.setattr(device, "__file__", str(script))
+    monkeypatch.setattr(device, "STAGES", stages)
+    monkeypatch.setattr(device, "TRAINING", 99)
+    assert device.run_all(options_of(tmp_path, [0, 1, 2, 3, 4]), slower=1) == {1, 2, 3}
+    lines = [line.split(" ") for line in capsys.readouterr().out.splitlines()]
+    assert [line[:4] for line in lines] == [
+        ["STAGE", str(number), name, verdict]
+        for number, (name, verdict) in enumerate(zip("abcde", ["OK", "FAIL", "FAIL", "FAIL", "OK"], strict=True))
+    ]
+    assert all(float(line[4]) >= 0 for line in lines)
+    assert [" ".join(line[5:]) for line in lines] == [
+        "value=1.5 other=2",
+        "value=1.5 | RuntimeError: the kernel is wrong",
+        "value=1.5 | limit of 2 s",
+        "needs=1",
+        "value=1.5 other=2",
+    ]
+
+
+def test_a_budget_drops_the_last_stages_and_training_takes_what_is_left(
+    device: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = {}
+
+    def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
+        limits[number] = limit_s
+        return "OK 1.0 "
+
+    monkeypatch.setattr(device, "run_apart", run_apart)
+    assert device.run_all(options_of(tmp_path, [8, 9, 10, 11], budget=75), slower=1) == set()
+    words = [line.split(" ")[1:4] for line in capsys.readouterr().out.splitlines()]
+    assert words == [
+        ["8", "polar-50", "DROPPED"],
+        ["9", "step-100", "DROPPED"],
+        ["10", "inference", "DROPPED"],
+        ["11", "training", "OK"],
+    ]
+    assert limits == {11: pytest.approx(75, abs=1)}
+
+
+def test_stages_are_named_by_ranges(device: ModuleType) -> None:
+    assert device.stage_numbers("0-3,7") == [0, 1, 2, 3, 7]
+    with pytest.raises(argparse.ArgumentTypeError, match="stages go from 0 to 11, got 12"):
+        device.stage_numbers("12")
+
+
+def test_caches_travel_in_small_pieces(device: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "PIECE_BYTES", 1000)
+    kernel = device.CACHE / "triton" / "kernel.cubin"
+    kernel.parent.mkdir(parents=True)
+    content = os.urandom(3500)
+    kernel.write_bytes(content)
+    output = tmp_path / "output"
+    output.mkdir()
+    device.pack_caches(output)
+    sizes = [piece.stat().st_size for piece in device.pieces_in(output)]
+    assert len(sizes) >= 4 and max(sizes) <= 1000
+    kernel.unlink()
+    device.unpack_caches(output)
+    assert kernel.read_bytes() == content
+
+
+def test_a_broken_archive_is_told_and_left(
+    device: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "caches-000.tgz").write_bytes(b"no archive")
+    device.unpack_caches(tmp_path)
+    assert "the archived caches are of no use" in capsys.readouterr().err
