@@ -1,6 +1,12 @@
 """A training of seconds for the tests that run whole trainings."""
 
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from polarvrp.cli.main import main
+from polarvrp.training import trainer
 
 RUN = "polarnet-ple-polar-n8-s0"
 
@@ -31,3 +37,26 @@ def tiny_spec(**training: Any) -> dict[str, Any]:
             **training,
         },
     }
+
+
+def validation_sets(folder: Path, *variants: str) -> list[Path]:
+    """Its validation sets, made in a folder."""
+    paths = [folder / f"{variant}-n8.npz" for variant in variants]
+    for variant, path in zip(variants, paths, strict=True):
+        words = ["--variant", variant, "--num-customers", "8", "--instances", "2", "--seed", "4321"]
+        assert main(["generate", *words, "--output", str(path)]) == 0
+    return paths
+
+
+def stop_after(patch: pytest.MonkeyPatch, steps: int) -> None:
+    """Ask each process of a training to stop once it has made so many steps."""
+
+    class CountingRequest(trainer.StopRequest):
+        made = 0
+
+        @property
+        def requested(self) -> bool:
+            self.made += 1
+            return self.made > steps
+
+    patch.setattr(trainer, "StopRequest", CountingRequest)

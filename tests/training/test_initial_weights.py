@@ -11,8 +11,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from helpers.tiny_training import tiny_spec
-from polarvrp.cli.main import main
+from helpers.tiny_training import stop_after, tiny_spec, validation_sets
 from polarvrp.config.loading import load_study
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, DataError
@@ -36,10 +35,7 @@ def _untracked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def validation(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    path = tmp_path_factory.mktemp("validation") / "CVRP-n8.npz"
-    words = ["--variant", "CVRP", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
-    assert main(["generate", *words, "--output", str(path)]) == 0
-    return [path]
+    return validation_sets(tmp_path_factory.mktemp("validation"), "CVRP")
 
 
 @pytest.fixture
@@ -88,16 +84,8 @@ def test_a_resumed_training_needs_the_initial_weights_no_more(
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert train(job(whole, spec, validation, layout))
 
-    class StopAfterFourSteps(trainer_module.StopRequest):
-        steps = 0
-
-        @property
-        def requested(self) -> bool:
-            self.steps += 1
-            return self.steps > 4
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer_module, "StopRequest", StopAfterFourSteps)
+        stop_after(patch, 4)
         assert not train(job(stopped, spec, validation, layout))
     layout.weights(EARLIER).unlink()
     assert train(job(stopped, spec, validation, layout))

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from helpers.tiny_training import RUN, tiny_spec
-from polarvrp.cli.main import main
+from helpers.tiny_training import RUN, stop_after, tiny_spec, validation_sets
 from polarvrp.study.specs import canonical, fingerprint
 from polarvrp.training import trainer as trainer_module
 from polarvrp.training.step import PendingStep
@@ -34,12 +33,7 @@ CURRICULUM = tiny_spec(
 
 @pytest.fixture(scope="module")
 def validation(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("validation")
-    paths = [folder / f"{variant}-n8.npz" for variant in ("CVRP", "OVRPBLTW")]
-    for path in paths:
-        words = ["--variant", path.stem.split("-")[0], "--num-customers", "8", "--instances", "2", "--seed", "4321"]
-        assert main(["generate", *words, "--output", str(path)]) == 0
-    return paths
+    return validation_sets(tmp_path_factory.mktemp("validation"), "CVRP", "OVRPBLTW")
 
 
 @pytest.fixture(autouse=True)
@@ -101,15 +95,7 @@ def test_stopping_in_every_epoch_changes_nothing(
 ) -> None:
     expected = request.getfixturevalue(whole)
 
-    class StopAfterFourSteps(trainer_module.StopRequest):
-        steps = 0
-
-        @property
-        def requested(self) -> bool:
-            self.steps += 1
-            return self.steps > 4
-
-    monkeypatch.setattr(trainer_module, "StopRequest", StopAfterFourSteps)
+    stop_after(monkeypatch, 4)
     runs = 0
     while not train(job(tmp_path, validation, spec)):
         runs += 1
@@ -217,16 +203,8 @@ def test_a_killed_process_group_resumes_and_each_epoch_counts_once(
 def test_a_truncated_checkpoint_falls_back_to_the_one_before(
     tmp_path: Path, validation: list[Path], uninterrupted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class StopAfter(trainer_module.StopRequest):
-        steps = 0
-
-        @property
-        def requested(self) -> bool:
-            self.steps += 1
-            return self.steps > 15
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer_module, "StopRequest", StopAfter)
+        stop_after(patch, 15)
         assert not train(job(tmp_path, validation))
     checkpoints = sorted((tmp_path / "state" / fingerprint(SPEC)).glob("checkpoint-*"))
     assert len(checkpoints) == 2

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers.tiny_training import RUN, tiny_spec
+from helpers.tiny_training import RUN, tiny_spec, validation_sets
 from polarvrp.cli.main import main
 from polarvrp.study.specs import canonical
 
@@ -34,9 +34,8 @@ def words(folder: Path, validation: Path) -> list[str]:
 def test_two_processes_equal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    validation, one, two = (tmp_path / name for name in ("OVRPBLTW-n8.npz", "one", "two"))
-    options = ["--variant", "OVRPBLTW", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
-    assert main(["generate", *options, "--output", str(validation)]) == 0
+    one, two = tmp_path / "one", tmp_path / "two"
+    (validation,) = validation_sets(tmp_path, "OVRPBLTW")
     assert main(words(one, validation)) == 0
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launcher, "-m", "polarvrp", *words(two, validation)]
