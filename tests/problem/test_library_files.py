@@ -1,7 +1,6 @@
 """Routing files of users: the forms of the public sets, read as the packages read them and priced by hand."""
 
 import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,34 +8,31 @@ import numpy as np
 import pytest
 import pyvrp
 import vrplib
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from helpers.library_texts import (
+    BACKHAULS,
+    CORDEAU,
+    EXPLICIT,
+    LAYOUTS,
+    PLAIN,
+    SOLOMON,
+    SYMMETRIC,
+    TWINS,
+    WINDOWS,
+    vrp,
+)
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
 from polarvrp.problem.library_files import parse_library, read_library
-from polarvrp.problem.library_instances import LibraryInstance, Rounding, points_of_matrix
+from polarvrp.problem.library_instances import Rounding, points_of_matrix
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.tours import Route, check_tour
 from polarvrp.problem.vrplib import load_set_x, set_x_names, to_instances
 
-PLACES = "1 0 0\n2 3 4\n3 1 1\n4 -2.5 0"
-"""Legs: depot to 1 is 5, to 2 is sqrt 2, to 3 is 2.5; from 1 to 2 it is sqrt 13, from 2 to 3 sqrt 13.25."""
-
 ROUTES = [Route(0, (1, 2)), Route(0, (3,))]
+
+
 LEGS = (5.0, math.sqrt(13), math.sqrt(2), 2.5, 2.5)
-
-
-def vrp(name: str, keys: str = "", sections: str = "", problem: str = "CVRP", weights: str = "EUC_2D") -> str:
-    """A twin in VRPLIB form; each row ends where the real sets end theirs."""
-    return (
-        f"NAME : {name}\nCOMMENT : (made up: a twin)\nTYPE : {problem}\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : {weights}\n"
-        f"CAPACITY : 10\n{keys}NODE_COORD_SECTION\n{PLACES}\nDEMAND_SECTION\n1 0\n2 4\n3 6\n4 10\n{sections}"
-        "DEPOT_SECTION\n 1\n -1\nEOF\n"
-    )
-
-
-PLAIN = vrp("tiny")
 
 
 def cost_of(text: str, **options: Any) -> float:
@@ -101,24 +97,6 @@ def test_limits_with_service() -> None:
             np.testing.assert_allclose(instances.distance_limit, limit / 5.5, rtol=1e-6)
 
 
-WINDOWS = "TIME_WINDOW_SECTION\n1 0 40\n2 0 6\n3 12 15\n4 0 20\nSERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n4 2\n"
-
-SOLOMON = """R199
-
-VEHICLE
-NUMBER     CAPACITY
-  25         10
-
-CUSTOMER
-CUST NO.  XCOORD.   YCOORD.    DEMAND   READY TIME  DUE DATE   SERVICE   TIME
-
-    0      0         0          0          0         40          0
-    1      3         4          4          0          6          2
-    2      1         1          6         12         15          2
-    3     -2.5       0         10          0         20          2
-"""
-
-
 @pytest.mark.parametrize("text", [SOLOMON, vrp("R199", sections=WINDOWS, problem="VRPTW")])
 def test_time_windows_in_both_forms(text: str) -> None:
     """One decimal is cut off: 5 + 3.6 + 1.4 + 2.5 + 2.5; customer 2 is waited for, from 10.6 to 12."""
@@ -142,17 +120,6 @@ def test_solomon_texts_in_their_dialects(tmp_path: Path) -> None:
         np.testing.assert_array_equal(got.coordinates, plain.coordinates)
         np.testing.assert_array_equal(got.demands, [0, 4, 6, 10])
         assert (got.capacity, got.vehicles, got.rounding) == (10, 25, Rounding.ONE_DECIMAL)
-
-
-CORDEAU = """2 3 3 2
-0 10
-0 10
-1 1 0 0 4 1 2 1 2
-2 9 0 0 6 1 2 1 2
-3 5 5 0 10 1 2 1 2
-4 0 0 0 0 0 0
-5 10 0 0 0 0 0
-"""
 
 
 def test_several_depots() -> None:
@@ -220,14 +187,6 @@ def test_several_depots_with_windows_and_durations() -> None:
     assert joined.first_problem == f"route 1 has length {away:.6f}, the limit is 50.000000"
 
 
-BACKHAULS = {
-    "a row a node": vrp("X-n4-50-k2", sections="BACKHAUL_SECTION\n1 0\n2 0\n3 6\n4 0\n", problem="VRPB").replace(
-        "3 6\n4 10\nBACK", "3 0\n4 10\nBACK"
-    ),
-    "a list": vrp("X-n4-50-k2", sections="BACKHAUL_SECTION\n 3 -1\n", problem="VRPB"),
-}
-
-
 @pytest.mark.parametrize("form", BACKHAULS)
 def test_backhauls_in_both_forms(form: str) -> None:
     library = parse_library(BACKHAULS[form].replace("2 4\n", "2 5\n"), "twin")
@@ -244,20 +203,6 @@ def test_backhauls_in_both_forms(form: str) -> None:
 def test_open_routes() -> None:
     """By type or by option; 5 + 4 + 3."""
     assert cost_of(vrp("X-n4-k2", problem="OVRP")) == cost_of(vrp("X-n4-k2"), open_routes=True) == 12
-
-
-EXPLICIT = (
-    "NAME : E-n4-k2\nTYPE : CVRP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EXPLICIT\nEDGE_WEIGHT_FORMAT : {}\nCAPACITY : 10\n"
-    "EDGE_WEIGHT_SECTION\n{}\nDEMAND_SECTION\n1 0\n2 4\n3 6\n4 10\nDEPOT_SECTION\n1\n-1\nEOF\n"
-)
-SYMMETRIC = np.array([[0, 10, 20, 30], [10, 0, 15, 25], [20, 15, 0, 5], [30, 25, 5, 0]])
-LAYOUTS = {
-    "FULL_MATRIX": "0 10 20 30\n10 0 15 25\n20 15 0 5\n30 25 5 0",
-    "LOWER_ROW": "10\n20 15\n30 25 5",
-    "UPPER_ROW": "10 20 30\n15 25\n5",
-    "LOWER_DIAG_ROW": "0 10 0 20\n15 0 30 25\n5 0",
-    "UPPER_DIAG_ROW": "0 10 20 30\n0 15 25\n0 5\n0",
-}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -290,15 +235,6 @@ def test_points_of_a_matrix_have_its_distances() -> None:
     assert (points_of_matrix(np.zeros((3, 3))) == 0).all()
 
 
-TWINS = {
-    "A": vrp("A-n4-k2"),
-    "CMT": vrp("CMT6", "DISTANCE : 200\nSERVICE_TIME : 10\n"),
-    "windows": vrp("R199", sections=WINDOWS, problem="VRPTW"),
-    "backhauls": BACKHAULS["a row a node"],
-    "matrix": EXPLICIT.format("LOWER_ROW", LAYOUTS["LOWER_ROW"]),
-}
-
-
 @pytest.mark.parametrize("name", TWINS)
 def test_other_readers_agree(name: str, tmp_path: Path) -> None:
     """The packages vrplib and PyVRP on what they both read: plain files with the depot first."""
@@ -326,124 +262,11 @@ def test_gaps_of_best_known_solutions_are_zero(name: str) -> None:
     assert f"{100 * (report.cost - best_known) / best_known:.3f} %" == "0.000 %" and report.first_problem is None
 
 
-REFUSED = [
-    (PLAIN.replace("2 4\n", "2 1e19\n"), "line 14 of DEMAND_SECTION holds 1e19; numbers go up to 1e+15"),
-    (PLAIN.replace("2 3 4", "2 3 1e200"), "line 9 of NODE_COORD_SECTION holds 1e200"),
-    (PLAIN.replace("2 3 4", "2 3 1e999"), "line 9 of NODE_COORD_SECTION holds 1e999"),
-    (PLAIN.replace("2 3 4", "2 3 NaN"), "line 9 of NODE_COORD_SECTION must hold numbers, got 'NaN'"),
-    (PLAIN.replace("2 3 4", "2 3 1_0"), "line 9 of NODE_COORD_SECTION must hold numbers, got '1_0'"),
-    (PLAIN.replace("CAPACITY : 10", "CAPACITY : 1e19"), "CAPACITY must be at most 1e+15, got 1e19"),
-    (PLAIN.replace("CAPACITY", "CAPACITY : 9\nCAPACITY"), "line 7 states CAPACITY a second time"),
-    (PLAIN.replace("DIMENSION : 4", "DIMENSION : 5"), "NODE_COORD_SECTION must hold 5 nodes, got 4"),
-    (PLAIN.replace("DIMENSION : 4", "DIMENSION : 3"), "line 11 of NODE_COORD_SECTION: node 4 is repeated or not in 1"),
-    (PLAIN.replace("DIMENSION : 4", "DIMENSION : 1e15"), "NODE_COORD_SECTION must hold 1000000000000000 nodes, got 4"),
-    (vrp("t", "SCALE : 100\n"), "SCALE is not supported with EDGE_WEIGHT_TYPE EUC_2D"),
-    (vrp("t", "SCALE : 100\n", weights="FLOOR_2D"), "SCALE is not supported with EDGE_WEIGHT_TYPE FLOOR_2D, but for"),
-    (vrp("t", "DISTANCE : 9\nVEHICLES_MAX_DURATION : 9\n"), "DISTANCE and VEHICLES_MAX_DURATION both state a limit"),
-    (
-        vrp("t", sections="VEHICLES_DEPOT_SECTION\n1 2\n"),
-        "line 18 of VEHICLES_DEPOT_SECTION must hold a vehicle and its",
-    ),
-    (vrp("t", sections="VEHICLES_DEPOT_SECTION\n"), "depot 1 has no vehicles in VEHICLES_DEPOT_SECTION"),
-    (vrp("t", "SCALE : x\n", weights="FLOOR_2D"), "SCALE must be a number, got x"),
-    (vrp("t", sections="LINEHAUL_SECTION\n"), "LINEHAUL_SECTION and DEMAND_SECTION state the same"),
-    (vrp("t", "SERVICE_TIME : 1\n", "SERVICE_TIME_SECTION\n"), "SERVICE_TIME and SERVICE_TIME_SECTION state the same"),
-    (vrp("t", problem="VRPTW"), "TIME_WINDOW_SECTION is missing"),
-    (vrp("t", problem="VRPB"), "BACKHAUL_SECTION is missing"),
-    (
-        vrp("t", sections=WINDOWS.replace("2 0 6", "2 7 6")),
-        "the window of node 2 must begin at 0 or later and",
-    ),
-    (vrp("t", sections=WINDOWS.replace("4 2\n", "4 -2\n")), "service times must not be negative, got one at node 4"),
-    (vrp("t", "SERVICE_TIME : -1\n"), "service times must not be negative, got one at node 2"),
-    (vrp("t", sections="BACKHAUL_SECTION\n1 0\n2 0\n3 6\n4 0\n"), "node 3 has a delivery and a pickup"),
-    (vrp("t", sections="BACKHAUL_SECTION\n1 -1\n"), "BACKHAUL_SECTION names 1, which is no customer"),
-    (vrp("t", sections="BACKHAUL_SECTION\n1 0\n2 0\n"), "BACKHAUL_SECTION must hold 4 nodes, got 2"),
-    (EXPLICIT.format("UPPER_COL", "1"), "EDGE_WEIGHT_FORMAT UPPER_COL is not supported; supported are FULL_MATRIX"),
-    (EXPLICIT.format("LOWER_ROW", "10\n20 -15\n30 25 5"), "line 9 of EDGE_WEIGHT_SECTION holds a negative distance"),
-    (SOLOMON.replace("    2      1", "    4      1"), "line 12 of CUSTOMER must hold node 2 and six numbers"),
-    (SOLOMON.replace("         6         12", "       6.5         12"), "demand on line 12 must be a whole number"),
-    (SOLOMON.replace("12         15", "16         15"), "line 12: no window from 16 to 15"),
-    (SOLOMON.replace("  25         10\n", ""), "VEHICLE must hold one row, number and capacity"),
-    (CORDEAU.replace("2 3 3 2", "1 3 3 2"), "type 1 (PVRP) is not supported; supported are 2 (MDVRP) and 6 (MDVRPTW)"),
-    (CORDEAU.replace("2 3 3 2", "2 3 4 2"), "2 fleets, 4 customers and 2 depots must follow the first row, got 7 rows"),
-    (CORDEAU.replace("0 10\n0 10", "0 10\n0 11"), "line 3 must hold the longest duration and the capacity, the same"),
-    (CORDEAU.replace("3 5 5", "3 5"), "line 6: visits must be 1 for customers and 0 for depots, got 2"),
-    (CORDEAU.replace("3 5 5 0", "3 5"), "line 6 must hold node 3, x, y, service, demand, frequency, combinations"),
-    (CORDEAU.replace("3 5 5", "3 inf 5"), "line 6 of the file must hold numbers, got 'inf'"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_refusals_take_one_line_and_name_the_place(text: str, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        parse_library(text, "bad.vrp")
-    assert str(caught.value).startswith("bad.vrp: ") and message in str(caught.value) and "\n" not in str(caught.value)
-
-
 def test_keys_after_sections_and_comments_are_read() -> None:
     text = (
         PLAIN.replace("CAPACITY : 10\n", "").replace("EOF", "Capacity: 1e1\nEOF").replace("TYPE", "# a note\nTYPE", 1)
     )
     assert cost_of(text) == 16
-
-
-WORDS = (
-    "1e19",
-    "-1",
-    "nan",
-    "0",
-    "5",
-    "1e-300",
-    "99999999999999999999",
-    "EOF",
-    ":",
-    "DEMAND_SECTION",
-    "VEHICLE",
-    "x",
-    "",
-)
-SEVERAL_DEPOTS = vrp("t", "VEHICLES_MAX_DURATION : 90\n", "VEHICLES_DEPOT_SECTION\n1 1\n", "MDVRP")
-MUTABLE = (*TWINS.values(), SOLOMON, CORDEAU, BACKHAULS["a list"], SEVERAL_DEPOTS)
-
-
-@st.composite
-def mutated_texts(draw: st.DrawFn) -> str:
-    """A file with a few words replaced, lines dropped, repeated or swapped, or its end cut off."""
-    lines = [line.split(" ") for line in draw(st.sampled_from(MUTABLE)).split("\n")]
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(lines) - 1))
-        kind = draw(st.sampled_from(("word", "word", "word", "drop", "repeat", "swap", "cut")))
-        if kind == "word":
-            word = draw(st.sampled_from(WORDS) | st.text(max_size=4))
-            lines[at][draw(st.integers(0, len(lines[at]) - 1))] = word
-        elif kind == "drop" and len(lines) > 1:
-            del lines[at]
-        elif kind == "repeat":
-            lines.insert(at, list(lines[at]))
-        elif kind == "swap":
-            lines[at], lines[-1 - at] = lines[-1 - at], lines[at]
-        elif at > 0:
-            del lines[at:]
-    return "\n".join(" ".join(words) for words in lines)
-
-
-@settings(max_examples=400, deadline=None)
-@given(text=mutated_texts())
-def test_mutated_files_are_read_or_refused_in_one_line(text: str) -> None:
-    start = time.perf_counter()
-    try:
-        library = parse_library(text, "bad.vrp")
-    except DataError as error:
-        assert len(str(error).splitlines()) == 1 and str(error).startswith("bad.vrp: ")
-    else:
-        assert isinstance(library, LibraryInstance) and np.isfinite(library.coordinates).all()
-        assert math.isfinite(check_routes(library, [Route(0, (c,)) for c in customers_of(library)]).cost)
-    assert time.perf_counter() - start < 5.0
-
-
-def customers_of(library: LibraryInstance) -> range:
-    return range(library.num_depots, len(library.demands))
 
 
 def test_check_prices_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
