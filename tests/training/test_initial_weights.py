@@ -22,6 +22,7 @@ from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec, train_spec
 from polarvrp.study.weights import find_weights, weights_digest
 from polarvrp.training import trainer as trainer_module
+from polarvrp.training.step import PendingStep
 from polarvrp.training.trainer import TrainJob, train
 
 ROOT = Path(__file__).parents[2]
@@ -60,13 +61,13 @@ def test_a_training_goes_on_from_the_weights_without_a_ramp(
     tmp_path: Path, layout: Layout, validation: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ramps = []
-    whole_step = trainer_module.TrainingStep.run
+    whole_step = trainer_module.TrainingStep.launch
 
-    def run(step: Any, stage: int, epoch: int, number: int, batch_size: int, ramp: float) -> dict[str, float]:
+    def launch(step: Any, stage: int, epoch: int, number: int, batch_size: int, ramp: float) -> PendingStep:
         ramps.append(ramp)
         return whole_step(step, stage, epoch, number, batch_size, ramp)
 
-    monkeypatch.setattr(trainer_module.TrainingStep, "run", run)
+    monkeypatch.setattr(trainer_module.TrainingStep, "launch", launch)
     still = spec_from(layout.weights(EARLIER), epochs=1, learning_rate=1e-9, weight_decay=0.0)
     assert train(job(tmp_path, still, validation, layout))
     initial, trained = load_file(layout.weights(EARLIER)), load_file(tmp_path / "weights.safetensors")

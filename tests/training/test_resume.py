@@ -221,7 +221,7 @@ def test_a_finished_training_rewrites_its_outputs_without_training(
 ) -> None:
     finished = job(uninterrupted, validation)
     elsewhere = TrainJob(RUN, SPEC, finished.state, validation, tmp_path / "weights.safetensors", tracking=tmp_path)
-    monkeypatch.setattr(trainer_module.TrainingStep, "run", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(trainer_module.TrainingStep, "launch", lambda *_: pytest.fail("trained again"))
     told: list[int] = []
 
     class Told:
