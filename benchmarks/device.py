@@ -9,7 +9,8 @@ after a failure unless they need what failed. ``--budget`` drops the last stages
 stage 11 takes what is left. The caches of compiled code are kept in ``OUT`` as pieces below 16 MiB, and unpacked from
 there by the next call, which so starts warm. Stages 1 to 4 run before anything is captured, so that a wrong kernel is
 never taken for a fault of a graph. Without a card the same stages run in Triton's interpreter at tiny sizes, and each
-says what needs a card.
+says what needs a card. Beside torch and Triton the stages need numpy, pandas, pyarrow, pydantic, safetensors and tqdm;
+stages 8 and 11 also PyVRP, and stage 11 PyYAML.
 """
 
 import argparse

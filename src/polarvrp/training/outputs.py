@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from polarvrp.files import write_text
 from polarvrp.machine import card_identity, device_name, versions
 from polarvrp.model.policy import Policy
@@ -31,6 +29,8 @@ def write_outputs(
         position: Its history and elapsed time.
         engine: Level that trained it.
     """
+    import yaml  # a bare machine with a card lacks it, and finishes no training
+
     folder = output.parent
     folder.mkdir(parents=True, exist_ok=True)
     model_config, config = parse_train_spec(spec)

@@ -54,6 +54,10 @@ def pack_steps(steps: ScoredSteps, capacity: int) -> PackedDecisions:
     return pack(segments, steps.num_rows, steps.num_actions, capacity)
 
 
+MOST_TOURS = 32
+"""Of an instance: so few that the decisions of all fit into one chunk, however long random tours are."""
+
+
 class ScoringChecks:
     """Checks of the scoring kernels on one chunk of the decisions of random tours.
 
@@ -69,7 +73,7 @@ class ScoringChecks:
         with torch.no_grad(), bfloat16_products(setting.device, setting.bfloat16):
             cache = policy.cache(setting.embeddings(environment), environment.instances)
         self._shared = Shared.of(cache, policy.decoder)
-        tours = random_tours(environment, setting.max_starts, setting.generator(3))
+        tours = random_tours(environment, min(setting.max_starts, MOST_TOURS), setting.generator(3))
         moves = replay_actions(environment, tours, num_free=1).moves
         assert moves is not None
         steps = moves.pack()

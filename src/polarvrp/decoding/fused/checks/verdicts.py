@@ -73,7 +73,7 @@ class KernelSetting:
         if device.type != "cuda":
             tiny = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
             return cls(num_customers, 2, 3, tiny, device, dtype)
-        return cls(num_customers, 800 // num_customers, 50, ModelConfig(), device, dtype)
+        return cls(num_customers, 800 // num_customers, num_customers, ModelConfig(), device, dtype)
 
     @property
     def bfloat16(self) -> bool:
