@@ -101,4 +101,4 @@ class Moves:
 
 def is_decision(environment: Environment, state: State) -> Tensor:
     """Rows with more than one legal action and customers left to serve, bool, ``[B, S]``."""
-    return (state.mask.sum(-1) > 1) & ~environment.all_served(state)
+    return (state.mask.sum(-1, dtype=torch.int32) > 1) & ~environment.all_served(state)

@@ -69,6 +69,7 @@ class Environment:
         start = torch.maximum(state.time + leg, entries_of(constants.earliest, action))
         used_backhaul = state.used_backhaul + backhaul
         peak = torch.where(backhaul > 0, torch.maximum(state.peak_load, used_backhaul), state.peak_load + linehaul)
+        newly_served = ~(to_depot | entries_of(state.visited, action))
         moved = State(
             current=action,
             depot=torch.where(to_depot, action, state.depot),
@@ -78,6 +79,7 @@ class Environment:
             used_backhaul=used_backhaul.masked_fill(to_depot, 0),
             peak_load=peak.masked_fill(to_depot, 0),
             visited=state.visited.scatter(2, action[..., None], True),
+            unserved=state.unserved - newly_served.int(),
             tried=state.tried,
             travelled=state.travelled + leg,
             mask=state.mask,
@@ -87,11 +89,12 @@ class Environment:
 
     def all_served(self, state: State) -> Tensor:
         """Rows without unvisited customers, bool, ``[B, S]``."""
-        return state.visited[..., self.num_depots :].all(-1)
+        return state.unserved == 0
 
     def done(self, state: State) -> Tensor:
         """Rows that need no further action, bool, ``[B, S]``: with one depot its visit counts as well."""
-        return state.visited.all(-1) if self.num_depots == 1 else self.all_served(state)
+        served = self.all_served(state)
+        return served & state.visited[..., 0] if self.num_depots == 1 else served
 
     def cost(self, state: State) -> Tensor:
         """Length of all routes, the leg that closes the last one included, float, ``[B, S]``."""
@@ -141,7 +144,7 @@ class Environment:
     def _with_mask(self, state: State) -> State:
         """The state with its mask and deadlock bookkeeping renewed."""
         customers = self._customer_mask(state)
-        any_legal = customers[..., self.num_depots :].any(-1)
+        any_legal = customers.sum(-1, dtype=torch.int32) > 0
         served = self.all_served(state)
         at_depot = state.current < self.num_depots
         if self.num_depots == 1:
@@ -160,9 +163,8 @@ class Environment:
         if self.num_depots > 1:
             last_arrival, longest_way = rows_of(last_arrival, state.depot), rows_of(longest_way, state.depot)
         out = rows_of(constants.distances, state.current)
-        legal = ~state.visited & (state.time[..., None] + out < last_arrival)
-        legal &= state.length[..., None] + out <= longest_way
-        return legal & self._load_fits(state)
+        legal = (state.time[..., None] + out < last_arrival) & (state.length[..., None] + out <= longest_way)
+        return (legal & self._load_fits(state)).logical_and_(~state.visited)
 
     def _load_fits(self, state: State) -> Tensor:
         """Customers whose goods the vehicle can take in the order of visits, bool, ``[B, S, N]``.
@@ -177,6 +179,4 @@ class Environment:
         after_backhaul = entries_of(constants.is_backhaul, state.current) & ~constants.mixed
         free = free.masked_fill(after_backhaul, -1)  # no linehaul customer any more
         free_backhaul = constants.capacity - state.used_backhaul
-        linehaul_fits = constants.linehaul <= free[..., None]
-        backhaul_fits = constants.backhaul <= free_backhaul[..., None]
-        return torch.where(constants.is_backhaul, backhaul_fits, linehaul_fits)
+        return (constants.delivery_need <= free[..., None]) & (constants.pickup_need <= free_backhaul[..., None])

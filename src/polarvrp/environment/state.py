@@ -11,6 +11,9 @@ from torch import Tensor
 from polarvrp.problem.instances import Instances
 from polarvrp.tolerances import LARGEST_UNIT_BOUND, MASK_EPSILON
 
+NO_NEED = -2
+"""Units that fit into any vehicle, even one that may take nothing (-1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -25,6 +28,7 @@ class State:
         used_backhaul: Pickups of the running route, likewise.
         peak_load: Largest load anywhere on the running route given what it serves so far (mixed backhauls), likewise.
         visited: Nodes seen so far; a depot counts once it was an action, bool, ``[B, S, N]``.
+        unserved: Customers not visited yet, int32, ``[B, S]``.
         tried: Depots already tried in the present deadlock, bool, ``[B, S, K]``.
         travelled: Length of all legs so far, float, ``[B, S]``.
         mask: Legal next actions, bool, ``[B, S, N]``.
@@ -39,6 +43,7 @@ class State:
     used_backhaul: Tensor
     peak_load: Tensor
     visited: Tensor
+    unserved: Tensor
     tried: Tensor
     travelled: Tensor
     mask: Tensor
@@ -57,6 +62,8 @@ class Constants:
         linehaul: Int32, ``[B, 1, N]``.
         backhaul: Int32, ``[B, 1, N]``.
         is_backhaul: Bool, ``[B, 1, N]``.
+        delivery_need: ``linehaul``, at backhaul customers less than any free capacity, int32, ``[B, 1, N]``.
+        pickup_need: ``backhaul``, likewise at linehaul customers, int32, ``[B, 1, N]``.
         earliest: Float, ``[B, 1, N]``.
         service: Float, ``[B, 1, N]``.
         last_arrival: Customers must be reached before it by a route of that depot, to be in time there and, unless
@@ -71,6 +78,8 @@ class Constants:
     linehaul: Tensor
     backhaul: Tensor
     is_backhaul: Tensor
+    delivery_need: Tensor
+    pickup_need: Tensor
     earliest: Tensor
     service: Tensor
     last_arrival: Tensor
@@ -93,12 +102,18 @@ class Constants:
         last_arrival = torch.minimum(with_tolerance(latest), home)
         last_arrival[..., :num_depots].fill_(-torch.inf)
         limit = with_tolerance(instances.distance_limit.double())
-        backhaul = units_of(instances.demand_backhaul, instances.capacity)[:, None]
+        linehaul, backhaul = (
+            units_of(demand, instances.capacity)[:, None]
+            for demand in (instances.demand_linehaul, instances.demand_backhaul)
+        )
+        is_backhaul = backhaul > 0
         return cls(
             distances=distances.to(dtype),
-            linehaul=units_of(instances.demand_linehaul, instances.capacity)[:, None],
+            linehaul=linehaul,
             backhaul=backhaul,
-            is_backhaul=backhaul > 0,
+            is_backhaul=is_backhaul,
+            delivery_need=linehaul.masked_fill(is_backhaul, NO_NEED),
+            pickup_need=backhaul.masked_fill(~is_backhaul, NO_NEED),
             earliest=earliest.to(dtype),
             service=service.to(dtype),
             last_arrival=last_arrival.to(dtype),
@@ -137,8 +152,11 @@ def with_tolerance(bound: Tensor) -> Tensor:
 
 
 def rows_of(table: Tensor, index: Tensor) -> Tensor:
-    """Rows ``index`` of a table per instance: ``[B, N, N]``, ``[B, S]`` -> ``[B, S, N]``."""
-    return table.gather(1, index[..., None].expand(-1, -1, table.shape[-1]))
+    """Rows ``index`` of a table per instance: ``[B, N, d]``, ``[B, S]`` -> ``[B, S, d]``."""
+    batch, rows, width = table.shape
+    first = torch.arange(batch, device=index.device)[:, None] * rows
+    # Whole rows are copied at once, which on a CPU takes a tenth of the time of gathering their entries.
+    return table.reshape(batch * rows, width).index_select(0, (index + first).flatten()).view(*index.shape, width)
 
 
 def entries_of(values: Tensor, index: Tensor) -> Tensor:
@@ -161,6 +179,7 @@ def fresh_state(constants: Constants, num_rows: int, num_depots: int, mask: Tens
         used_backhaul=empty,
         peak_load=empty,
         visited=torch.zeros(batch, num_rows, nodes, dtype=torch.bool, device=zero.device),
+        unserved=torch.full_like(empty, nodes - num_depots),
         tried=torch.zeros(batch, num_rows, num_depots, dtype=torch.bool, device=zero.device),
         travelled=zero,
         mask=mask,
