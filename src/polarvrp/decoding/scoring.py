@@ -18,8 +18,8 @@ from polarvrp.model.policy import DecoderCache, Policy
 from polarvrp.model.precision import no_autocast
 from polarvrp.problem.instances import Instances
 
-QUERIES_PER_CHUNK = {"cpu": 1 << 14, "cuda": 1 << 17}
-"""Decisions scored at once: bounds the memory of the decoder's feed-forward block."""
+QUERIES_PER_CHUNK = {"cpu": 1 << 12, "cuda": 1 << 17}
+"""Decisions scored at once: bounds the memory of the decoder's feed-forward block, on a CPU to what its cache holds."""
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polarvrp.model.cpu_attention import cpu_attention
 from polarvrp.model.linear import Linear, accumulation_dtype
 from polarvrp.model.rotation import Rotation, rotate
 from polarvrp.model.short_attention import is_short, short_attention
@@ -75,6 +76,8 @@ class Attention(nn.Module):
         value = packed[..., 2, :, :].reshape(-1, num_rows, *packed.shape[-2:]).transpose(1, 2)  # [E B, H, T, D]
         if self.top_half:
             heads = sparse_attention(query, key, value)
+        elif query.device.type == "cpu":
+            heads = cpu_attention(query, key, value)
         else:
             heads = functional.scaled_dot_product_attention(query, key, value)
         return heads.transpose(1, 2).reshape(*leading, num_queries, -1)

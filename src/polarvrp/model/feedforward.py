@@ -6,6 +6,7 @@ Shape legend: E experts of a PLE layer (absent for a plain block), B instances, 
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polarvrp.model.cpu_elementwise import GatedUnit
 from polarvrp.model.linear import Linear
 
 
@@ -42,5 +43,8 @@ class SwiGLU(nn.Module):
         self.down = Linear(hidden, width, bias=False, experts=experts)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | float]:
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        gate_up = self.gate_up(x)
+        if gate_up.device.type == "cpu":
+            return self.down(GatedUnit.apply(gate_up)), 0.0  # type: ignore[no-untyped-call]
+        gate, up = gate_up.chunk(2, dim=-1)
         return self.down(functional.silu(gate) * up), 0.0

@@ -1,5 +1,7 @@
 """What a decoder makes of its glimpse before it points at nodes.
 
+``answers_alone`` says whether each query is answered by itself, and at a price at which leaving some out pays.
+
 Shape legend: B instances, M queries, H heads, D = d / H features of a head, d features, s state features.
 """
 
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polarvrp.model.feedforward import ReluFeedForward, SwiGLU
-from polarvrp.model.linear import Linear, accumulation_dtype
+from polarvrp.model.linear import Linear, accumulation_dtype, map_pair
 from polarvrp.model.mixture import MixtureOutput
 from polarvrp.model.norms import RootMeanSquareNorm
 
@@ -22,18 +24,17 @@ class PlainHead(nn.Module):
         output: The output map: ``[B, M, d]`` to the same and an auxiliary loss.
     """
 
+    answers_alone = False
+
     def __init__(self, output: nn.Module) -> None:
         super().__init__()
         self.output = output
 
-    def forward(
-        self, glimpse: Tensor, query: Tensor, current: Tensor, state: Tensor, ramp: Ramp
-    ) -> tuple[Tensor, Tensor | float]:
+    def forward(self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp) -> tuple[Tensor, Tensor | float]:
         """Pointer query.
 
         Args:
             glimpse: y, heads apart, ``[B, M, H, D]``.
-            query: c = [h_cur ; state], ``[B, M, d + s]``.
             current: h_cur, ``[B, M, d]``.
             state: ``[B, M, s]``.
             ramp: How much of the head's residual block is on; ignored here.
@@ -48,7 +49,7 @@ class PlainHead(nn.Module):
 class GatedHead(nn.Module):
     """Gated heads, a residual around them and a feed-forward block, both normalised afterwards::
 
-        γ = sigmoid(W_γ c);  u = W_o concat_h(γ_h y_h) + b_o;  v = norm_a(h_cur + W_D state + u)
+        γ = sigmoid(W_γ [h_cur ; state]);  u = W_o concat_h(γ_h y_h) + b_o;  v = norm_a(h_cur + W_D state + u)
         ĥ = norm_b(v + SwiGLU(v))
 
     With a ramp a < 1 the result is ``u0 + a (ĥ - u0)``, u0 = W_o concat(y) + b_o: at the start of training ĥ is
@@ -61,6 +62,8 @@ class GatedHead(nn.Module):
         num_state: s.
     """
 
+    answers_alone = True
+
     def __init__(self, width: int, heads: int, hidden: int, num_state: int) -> None:
         super().__init__()
         self.gate = Linear(width + num_state, heads, bias=False)
@@ -70,12 +73,10 @@ class GatedHead(nn.Module):
         self.feedforward = SwiGLU(width, hidden)
         self.norm_output = RootMeanSquareNorm(width)
 
-    def forward(
-        self, glimpse: Tensor, query: Tensor, current: Tensor, state: Tensor, ramp: Ramp
-    ) -> tuple[Tensor, Tensor | float]:
+    def forward(self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp) -> tuple[Tensor, Tensor | float]:
         """Pointer query; arguments as of :class:`PlainHead`."""
-        gate = torch.sigmoid(self.gate(query))  # [B, M, H]
-        gated = self.output((gate[..., None] * glimpse).flatten(-2))
+        gate = torch.sigmoid(map_pair(self.gate, current, state))  # [B, M, H]
+        gated = self.output(_gated(gate, glimpse))
         residual = self.norm_glimpse(current + self.state(state) + gated)
         update, _ = self.feedforward(residual)
         full = self.norm_output(residual + update)
@@ -83,6 +84,16 @@ class GatedHead(nn.Module):
             plain = self.output(glimpse.flatten(-2))
             return plain + ramp * (full - plain), 0.0
         return full, 0.0
+
+
+def _gated(gate: Tensor, glimpse: Tensor) -> Tensor:
+    """Each head times its gate, ``[B, M, H]`` and ``[B, M, H, D]`` to ``[B, M, d]``."""
+    if glimpse.device.type != "cpu":
+        return (gate[..., None] * glimpse).flatten(-2)
+    # A product with zeros and ones repeats gates faster than a loop over heads of 16 features does.
+    heads, head_width = glimpse.shape[-2:]
+    repeat = torch.eye(heads, dtype=gate.dtype).repeat_interleave(head_width, dim=1)
+    return (gate @ repeat) * glimpse.flatten(-2)
 
 
 class ReldHead(nn.Module):
@@ -96,15 +107,15 @@ class ReldHead(nn.Module):
         num_state: Features of the state.
     """
 
+    answers_alone = True
+
     def __init__(self, width: int, hidden: int, num_state: int) -> None:
         super().__init__()
         self.output = Linear(width, width)
         self.state = Linear(num_state, width, bias=False)
         self.feedforward = ReluFeedForward(width, hidden)
 
-    def forward(
-        self, glimpse: Tensor, query: Tensor, current: Tensor, state: Tensor, ramp: Ramp
-    ) -> tuple[Tensor, Tensor | float]:
+    def forward(self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp) -> tuple[Tensor, Tensor | float]:
         """Pointer query; arguments as of :class:`PlainHead`."""
         mixed = self.output(glimpse.flatten(-2)) + ramp * (current + self.state(state))
         update, auxiliary = self.feedforward(mixed)
@@ -128,6 +139,8 @@ class LightHead(nn.Module):
         generator: Source of the draws, on the device of the weights; ``None`` is torch's global one.
     """
 
+    answers_alone = False
+
     def __init__(self, width: int, bias: bool) -> None:
         super().__init__()
         self.dense = Linear(width, width, bias=bias)
@@ -142,7 +155,7 @@ class LightHead(nn.Module):
             return functional.linear(wide, self.gate.weight).softmax(dim=-1)
 
     def forward(
-        self, glimpse: Tensor, query: Tensor, current: Tensor, state: Tensor, ramp: Ramp, choice: Tensor
+        self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp, choice: Tensor
     ) -> tuple[Tensor, Tensor | float]:
         """Pointer query; arguments as of :class:`PlainHead`, and the choice of each instance, ``[B, 2]``."""
         heads = glimpse.flatten(-2)

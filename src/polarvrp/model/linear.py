@@ -57,3 +57,21 @@ class Linear(nn.Module):
         rows = x.flatten(1, -2)  # [E, rows, in_features]
         y = torch.bmm(rows, self.weight) if self.bias is None else torch.baddbmm(self.bias, rows, self.weight)
         return y.reshape(*x.shape[:-1], self.out_features)
+
+
+def map_pair(linear: nn.Module, left: Tensor, right: Tensor) -> Tensor:
+    """``W [left ; right] + b`` without laying the two side by side where the map is a plain one.
+
+    Products like widths that are powers of two, and copying costs a pass.
+
+    Args:
+        linear: A map of ``l + r`` features.
+        left: ``[..., l]``.
+        right: ``[..., r]``.
+    """
+    if type(linear) is not Linear or linear.experts is not None:
+        mapped: Tensor = linear(torch.cat((left, right), dim=-1))
+        return mapped
+    width = left.shape[-1]
+    mapped = functional.linear(left, linear.weight[:, :width], linear.bias)
+    return mapped + functional.linear(right, linear.weight[:, width:])

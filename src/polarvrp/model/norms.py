@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polarvrp.model.cpu_elementwise import RootMeanSquare
 from polarvrp.model.linear import accumulation_dtype
 
 EPSILON = 1e-5
@@ -36,6 +37,9 @@ class RootMeanSquareNorm(nn.Module):
         return functional.rms_norm(x.to(accumulation_dtype(x.dtype)), (self.width,), eps=EPSILON)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.device.type == "cpu":
+            result: Tensor = RootMeanSquare.apply(x, self.weight, EPSILON)  # type: ignore[no-untyped-call]
+            return result
         return (self.normalize(x) * self.weight).to(x.dtype)
 
 

@@ -100,7 +100,9 @@ class Policy(nn.Module):
         """
         return self.decoder.cache(embeddings, instances.locs.to(self.dtype), instances.distance_limit)
 
-    def log_probs(self, cache: DecoderCache, current: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def log_probs(
+        self, cache: DecoderCache, current: Tensor, state: Tensor, mask: Tensor, decided: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the next node for M queries an instance.
 
         Args:
@@ -108,10 +110,12 @@ class Policy(nn.Module):
             current: Current nodes, int64, ``[B, M]``.
             state: Free linehaul load, free backhaul load, time, route length, open, float, ``[B, M, 5]``.
             mask: Whether a node may follow, at least one a row, bool, ``[B, M, N]``.
+            decided: Queries whose answer matters, bool, ``[B, M]``; the others may get equal probabilities. Given, the
+                work may depend on how many they are. ``None``: all.
 
         Returns:
             Float32 (float64 for float64 parameters) ``[B, M, N]``, -inf where the mask is False; auxiliary loss,
             scalar.
         """
-        log_probs, auxiliary = self.decoder.log_probs(cache, current, state, mask, self.ramp)
+        log_probs, auxiliary = self.decoder.log_probs(cache, current, state, mask, self.ramp, decided)
         return log_probs, auxiliary if isinstance(auxiliary, Tensor) else log_probs.new_full((), auxiliary)

@@ -7,7 +7,7 @@ Shape legend: B instances, N nodes, p prompt rows, T = N + p rows, D features of
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,14 +25,16 @@ class Rotation:
     Attributes:
         cosine: ``[B, T, D]``.
         sine: ``[B, T, D]``.
+        pairwise: Whether both features of a pair have one angle.
     """
 
     cosine: Tensor
     sine: Tensor
+    pairwise: bool = False
 
     def first(self, num_rows: int) -> "Rotation":
         """Tables of the first rows."""
-        return Rotation(self.cosine[:, :num_rows], self.sine[:, :num_rows])
+        return replace(self, cosine=self.cosine[:, :num_rows], sine=self.sine[:, :num_rows])
 
 
 def rotation_of(locs: Tensor, head_width: int, form: str, num_fixed_rows: int) -> Rotation:
@@ -52,7 +54,7 @@ def rotation_of(locs: Tensor, head_width: int, form: str, num_fixed_rows: int) -
     angles = torch.stack([locs * frequency for frequency in frequencies], dim=-1)  # [B, N, 2, D / 4]
     angles = angles.repeat_interleave(2, dim=-1) if form == "proper" else angles.repeat(1, 1, 1, 2)
     angles = functional.pad(angles.flatten(-2), (0, 0, 0, num_fixed_rows))  # [B, T, D]
-    return Rotation(angles.cos(), angles.sin())
+    return Rotation(angles.cos(), angles.sin(), pairwise=form == "proper")
 
 
 def rotate(features: Tensor, rotation: Rotation) -> Tensor:
@@ -66,6 +68,11 @@ def rotate(features: Tensor, rotation: Rotation) -> Tensor:
         The same shape and dtype.
     """
     wide = features.to(accumulation_dtype(features.dtype))
+    if rotation.pairwise and wide.device.type == "cpu":
+        # Pairs as complex numbers: one pass instead of four.
+        turn = torch.complex(rotation.cosine[..., 0::2], rotation.sine[..., 0::2])[..., None, None, :]
+        pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(pairs * turn).flatten(-2).to(features.dtype)
     turned = torch.stack((-wide[..., 1::2], wide[..., 0::2]), dim=-1).flatten(-2)
     cosine, sine = rotation.cosine[..., None, None, :], rotation.sine[..., None, None, :]  # [B, T, 1, 1, D]
     return (wide * cosine + turned * sine).to(features.dtype)

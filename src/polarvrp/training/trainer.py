@@ -344,14 +344,14 @@ def _stop_requests(max_seconds: float | None) -> Iterator[StopRequest]:
 
 
 def make_optimizer(config: TrainConfig, policy: Policy, device: torch.device) -> torch.optim.Optimizer:
-    """On a GPU in the form that a graph can capture: one kernel, learning rate and step counter on the device."""
+    """In one kernel; on a GPU in the form that a graph can capture: learning rate and step counter on the device."""
     trainable = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     options: dict[str, Any] = {"betas": (0.9, 0.999), "weight_decay": config.weight_decay}
     if device.type == "cuda":
         rate = torch.tensor(config.learning_rate, device=device)
         return kind(trainable, lr=rate, fused=True, capturable=True, **options)
-    return kind(trainable, lr=config.learning_rate, **options)
+    return kind(trainable, lr=config.learning_rate, fused=True, **options)
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -28,6 +28,7 @@ from polarvrp.decoding.fused.packed_attention import (
 from polarvrp.decoding.fused.packing import TILE, PackedDecisions
 from polarvrp.model.decoder import PointerDecoder
 from polarvrp.model.heads import Ramp
+from polarvrp.model.linear import map_pair
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import no_autocast, prepare_compilation
 from polarvrp.problem.instances import Instances
@@ -98,17 +99,16 @@ def _log_probs(
     node.requires_grad_(torch.is_grad_enabled())
     features = decoder.state_features(chunk.features[:, None], shared.distance_limit[chunk.owner])[:, 0].to(node.dtype)
     ask, answer = (_compiled(_ask), _compiled(_answer)) if node.is_cuda else (_ask, _answer)
-    context, query = ask(decoder.query, node, features)
+    query = ask(decoder.query, node, features)
     glimpse = packed_glimpse(query, shared, sums, chunk)
     heads = glimpse.view(1, -1, shared.heads, width // shared.heads)
-    pointer = answer(decoder.head, heads, context[None], node[None], features[None], ramp)
+    pointer = answer(decoder.head, heads, node[None], features[None], ramp)
     return node, packed_pointer(pointer[0], shared, sums, chunk)
 
 
-def _ask(query_map: nn.Module, node: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-    """What decisions depend on, ``[P, d + s]``, and the glimpse's queries, ``[P, d]``."""
-    context = torch.cat((node, features), dim=-1)
-    return context, query_map(context)
+def _ask(query_map: nn.Module, node: Tensor, features: Tensor) -> Tensor:
+    """The glimpse's queries, ``[P, d]``."""
+    return map_pair(query_map, node, features)
 
 
 def _answer(head: nn.Module, *arguments: Any) -> Tensor:
