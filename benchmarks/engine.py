@@ -36,7 +36,7 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.machine import copy_rate, device_name, product_rate
 from polarvrp.model.cost import multiply_adds
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16
+from polarvrp.model.precision import bfloat16_products, compile_parts, has_bfloat16, trains_in_bfloat16
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import Instances, to_arrays
 from polarvrp.problem.torch_generator import generate_batch
@@ -150,7 +150,7 @@ def check(policy: Policy, size: int, device: torch.device, level: str) -> dict[s
     """The engine's tours judged by the exact checker, its likelihoods and gradients by level parallel in float32."""
     policy.eval()  # without the routing noise of mixtures, which no two rollouts share
     instances = generate_batch(size, 16, torch.Generator(device).manual_seed(1), device)
-    half = has_bfloat16(device)
+    half = trains_in_bfloat16(device)
     with bfloat16_products(device, half):
         embeddings = policy.encode(instances).embeddings.detach()
     engine = make_engine(policy, instances.num_nodes, level)
@@ -185,7 +185,7 @@ def training(
     )
     policy.train()
     optimizer = make_optimizer(config, policy, device)
-    step = TrainingStep(policy, optimizer, config, has_bfloat16(device), refiner, engine=options.engine)
+    step = TrainingStep(policy, optimizer, config, trains_in_bfloat16(device), refiner, engine=options.engine)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     for number in range(WARM_UP_STEPS):

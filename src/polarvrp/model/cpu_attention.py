@@ -35,11 +35,11 @@ def cpu_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     with torch.autocast("cpu", enabled=False):
         dtype = accumulation_dtype(query.dtype)
         # One pass converts and lays the heads apart, as batched products like them.
-        wide = [rows.to(dtype, memory_format=torch.contiguous_format).contiguous() for rows in (query, key, value)]
+        q, k, v = (rows.to(dtype, memory_format=torch.contiguous_format).contiguous() for rows in (query, key, value))
         if key.shape[-2] > MOST_KEYS:
-            mixed = functional.scaled_dot_product_attention(*wide, None if bias is None else bias.to(dtype))
+            mixed = functional.scaled_dot_product_attention(q, k, v, bias)
         else:
-            mixed = _Attention.apply(*wide, bias)  # type: ignore[no-untyped-call]
+            mixed = _Attention.apply(q, k, v, bias)  # type: ignore[no-untyped-call]
         result: Tensor = mixed.to(query.dtype)
         return result
 
@@ -56,7 +56,7 @@ class _Attention(torch.autograd.Function):
         return weights @ value
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         query, key, value, weights = ctx.saved_tensors
         of_weights = upstream @ value.transpose(-1, -2)

@@ -24,7 +24,7 @@ class GatedUnit(torch.autograd.Function):
         return opening * up
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Tensor:
         gate_up, opening = ctx.saved_tensors
         gate, up = gate_up.chunk(2, dim=-1)
@@ -47,10 +47,11 @@ class RootMeanSquare(torch.autograd.Function):
         scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         scale = scale.square_().mul_(1.0 / x.shape[-1]).add_(epsilon).rsqrt_()
         ctx.save_for_backward(x, weight, scale)
-        return (wide * scale * weight).to(x.dtype)
+        normal: Tensor = (wide * scale * weight).to(x.dtype)
+        return normal
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, scale = ctx.saved_tensors
         wide = upstream.to(scale.dtype)

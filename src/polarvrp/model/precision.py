@@ -14,12 +14,18 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def trains_in_bfloat16(device: torch.device) -> bool:
-    """Whether trainings are faster with products in bfloat16: GPUs that have it, CPUs with AVX512-BF16 or AMX.
+def trains_in_bfloat16(device: torch.device, precision: str = "auto") -> bool:
+    """Whether a training computes its matrix products in bfloat16.
 
-    Other CPUs emulate it, at a fiftieth of the speed of float32. Evaluations stay in float32 on any CPU, where they
-    are the same to the last bit on all processors of a kind.
+    By ``auto`` it does where that is faster: on GPUs that have it, and on CPUs with AVX512-BF16 or AMX. Other CPUs
+    emulate it, at a fiftieth of the speed of float32. Evaluations stay in float32 on any CPU.
+
+    Args:
+        device: Where it trains.
+        precision: ``float32``, ``bfloat16`` or ``auto``.
     """
+    if precision != "auto":
+        return precision == "bfloat16"
     if device.type == "cpu":
         return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     return has_bfloat16(device)

@@ -71,7 +71,7 @@ def rotate(features: Tensor, rotation: Rotation) -> Tensor:
     if rotation.pairwise and wide.device.type == "cpu":
         # Pairs as complex numbers: one pass instead of four.
         turn = torch.complex(rotation.cosine[..., 0::2], rotation.sine[..., 0::2])[..., None, None, :]
-        pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)).contiguous())
+        pairs = torch.view_as_complex(wide.reshape(*wide.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * turn).flatten(-2).to(features.dtype)
     turned = torch.stack((-wide[..., 1::2], wide[..., 0::2]), dim=-1).flatten(-2)
     cosine, sine = rotation.cosine[..., None, None, :], rotation.sine[..., None, None, :]  # [B, T, 1, 1, D]

@@ -9,6 +9,7 @@ from typing import Any
 from polarvrp.files import write_text
 from polarvrp.machine import card_identity, device_name, versions
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import trains_in_bfloat16
 from polarvrp.model.saving import save_policy
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec
@@ -46,6 +47,7 @@ def write_outputs(
         "device": device_name(device),
         "card": card_identity(device),
         "engine": engine,
+        "precision": "bfloat16" if trains_in_bfloat16(device, config.precision) else "float32",
         "epochs": len(position.history),
         "total_seconds": position.elapsed_s,
         "versions": versions(),
@@ -57,7 +59,7 @@ def write_outputs(
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
     provenance = {
         key: metadata[key]
-        for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device", "card", "engine")
+        for key in ("run", "spec", "fingerprint", "versions", "git_revision", "device", "card", "engine", "precision")
     }
     write_history(folder / "history.parquet", position.history, provenance)
     write_text(folder / "metadata.json", json.dumps(metadata, indent=2) + "\n")

@@ -22,7 +22,7 @@ from torch import Tensor
 from polarvrp.config.training import TrainConfig
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import compile_parts, has_bfloat16
+from polarvrp.model.precision import compile_parts, trains_in_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import fingerprint, parse_train_spec
@@ -195,7 +195,7 @@ class Trainer:
             self.policy,
             self._optimizer,
             config,
-            _uses_bfloat16(config, device),
+            trains_in_bfloat16(device, config.precision),
             self._refiner,
             self.position.reward_means,
             self.position.refinement_gap,
@@ -287,7 +287,7 @@ class Trainer:
         position = self.position
         self.policy.eval()
         device = next(self.policy.parameters()).device
-        bfloat16 = _uses_bfloat16(self._config, device)
+        bfloat16 = trains_in_bfloat16(device, self._config.precision)
         found = {} if validation is None else validation.run(self.policy, bfloat16, self._engine)
         row = epoch_row(
             self._epoch_number,
@@ -360,12 +360,6 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
-
-
-def _uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:
-    if config.precision == "auto":
-        return has_bfloat16(device)
-    return config.precision == "bfloat16"
 
 
 def _peak_memory_gb(device: torch.device) -> float:
