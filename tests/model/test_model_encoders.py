@@ -72,6 +72,7 @@ def test_gradients_reach_the_embedding_from_the_policy(backbone: str, encoder: s
         assert bool((parameter.grad != 0).any())
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own doing
 @pytest.mark.parametrize(("backbone", "encoder"), [("polarnet", "ple"), ("mvmoe", "shared"), ("cada", "shared")])
 def test_the_hot_path_is_one_graph_without_branches_on_data(backbone: str, encoder: str) -> None:
     torch._dynamo.reset()
