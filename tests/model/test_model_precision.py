@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from helpers.model_samples import policy_of
-from polarvrp.model.precision import bfloat16_products, compile_parts, no_autocast, prepare_compilation
+from polarvrp.model.precision import (
+    bfloat16_products,
+    compile_parts,
+    no_autocast,
+    prepare_compilation,
+    trains_in_bfloat16,
+)
 
 CPU = torch.device("cpu")
 
@@ -44,3 +50,14 @@ def test_layers_get_code_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **options: compiled.append(options))
     compile_parts(policy_of(layers=2))
     assert compiled == [{"dynamic": False}] * 2
+
+
+@pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
+def test_a_cpu_trains_in_bfloat16_where_it_has_the_instructions(
+    avx512: bool, amx: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert trains_in_bfloat16(CPU) is (avx512 or amx)
+    assert trains_in_bfloat16(CPU, "bfloat16")
+    assert not trains_in_bfloat16(CPU, "float32")
