@@ -1,0 +1,103 @@
+"""What a record of an experiment says: runs, table, figure, and what they are computed from."""
+
+from dataclasses import dataclass
+
+from polarvrp.catalog.methods import Method
+
+INTEGER, REAL, TEXT = "int64", "float64", "string"
+"""Types of columns, as Arrow names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """The picture of an experiment.
+
+    Attributes:
+        title: Heading of the picture.
+        caption: What it shows, for reports.
+        draw: Dotted path of a function ``(Results, Experiment) -> matplotlib Figure``.
+    """
+
+    title: str
+    caption: str
+    draw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Every backbone of the paper's grids along one axis.
+
+    Attributes:
+        axis: ``paradigm`` or ``encoder``, the attribute of a run that varies.
+        paradigm: The one paradigm of a grid of encoders.
+    """
+
+    axis: str
+    paradigm: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Trainings of one backbone that differ in one value; its values stand in ``sweeps`` of the configuration.
+
+    Attributes:
+        setting: The swept setting, which is also the attribute of a run that holds it.
+        section: Section of a training's specification that holds it: ``training`` or ``model``.
+        column: Its column in the table.
+        symbol: As tables print that column.
+        encoder: Encoder of the trainings.
+        paradigms: Their paradigms; a column where there is more than one.
+        backbone: Their backbone.
+    """
+
+    setting: str
+    section: str
+    column: str
+    symbol: str
+    encoder: str
+    paradigms: tuple[str, ...] = ("polar",)
+    backbone: str = "polarnet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One comparison of runs: a table, a figure, or both.
+
+    Attributes:
+        name: Of its files and of the workflow's target.
+        title: Heading of the printed table.
+        caption: What is compared, over what, against which reference, and what bold means; for reports.
+        runs: Dotted path of a function ``(StudyConfig, Experiment) -> list[RunSpec]``: the runs that it compares.
+        rows: Dotted path of a function ``(Results, Experiment) -> DataFrame`` with the columns below; None for an
+            experiment that is a figure alone.
+        render: Dotted path of a function ``(DataFrame, Experiment) -> list of printed tables``.
+        keys: Key columns and their types; rows come sorted by them, in the paper's order.
+        values: Value columns and their types; values may be missing.
+        needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
+            and as references; ``set_x`` costs; ``histories`` of its runs; other ``tables``.
+        target: Target of the workflow that makes what is missing.
+        group: ``main`` tables, ``ablation`` grids and sweeps, or ``summary``.
+        grid: Set for a grid.
+        sweep: Set for a sweep.
+        methods: Its own rows, where it compares a fixed few methods.
+        paper: Dotted path of a function ``(DataFrame, Experiment) -> DataFrame`` of the paper's numbers beside ours;
+            None where the paper prints none. The first argument has no rows where the table was not built.
+        figure: Its picture.
+    """
+
+    name: str
+    title: str
+    caption: str
+    runs: str
+    rows: str | None = None
+    render: str | None = None
+    keys: dict[str, str]
+    values: dict[str, str]
+    needs: tuple[str, ...]
+    target: str
+    group: str = "main"
+    grid: Grid | None = None
+    sweep: Sweep | None = None
+    methods: tuple[Method, ...] = ()
+    paper: str | None = None
+    figure: Figure | None = None
