@@ -1,11 +1,13 @@
 """``polarvrp evaluate`` and ``evaluate-set-x``: files, and bad input in one line with exit code 2."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -20,6 +22,9 @@ from polarvrp.solutions.solutions import read_solutions
 from polarvrp.training import locks
 
 RUN = "polarnet-shared-po-n8-s0"
+
+
+SET_X_GAP = r"  (average[^:]*): (-?[\d.]+) %, (-?[\d.]+) %"
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,25 @@ def test_several_sets_become_files_that_check_accepts(folder: Path, tmp_path: Pa
         table = read_solutions(output)
         assert table["run"].to_pylist() == [RUN, RUN]
         assert main(["check", instances, output]) == 0
+
+
+def test_set_x_prints_mean_gaps_by_size_class(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of instances that are named, in any case and order; the numbers are those of the file."""
+    output = tmp_path / "set_x.parquet"
+    effort = ["--model", str(folder / "moved.safetensors"), "--starts", "1", "--augmentations", "1"]
+    names = ["X-n106-k14", "x-n256-k16", "X-n101-k25", "X-n101-k25"]
+    assert main(["evaluate-set-x", *effort, "--instances", *names, "--output", str(output)]) == 0
+    rows = {row["instance"]: row for row in pq.read_table(output).to_pylist()}
+    assert list(rows) == ["X-n106-k14", "X-n256-k16", "X-n101-k25"]
+    small, large = [rows["X-n106-k14"], rows["X-n101-k25"]], [rows["X-n256-k16"]]
+    groups = {"average n<251 (2)": small, "average 251<=n<=500 (1)": large, "average (3)": small + large}
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{output}: mean gaps to the best known costs")
+    printed = {match[1]: (match[2], match[3]) for line in lines if (match := re.fullmatch(SET_X_GAP, line))}
+    for group, members in groups.items():
+        means = [np.mean([row[name] for row in members]) for name in ("gap_percent", "published_gap_percent")]
+        assert printed.pop(group) == tuple(f"{mean:.3f}" for mean in means)
+    assert printed == {}
 
 
 def test_evaluations_lease_their_card_as_trainings_do(
@@ -148,6 +172,14 @@ def test_impossible_instances_are_named_and_stop_only_a_set_without_any_other(
             "each file once",
         ),
         (["evaluate-set-x", "--model", "nothing", "--output", "{out}"], "no model"),
+        (
+            ["evaluate-set-x", "--model", "nothing", "--output", "{out}", "--instances", "X-n101-k26"],
+            "--instances: Set-X has no instance 'X-n101-k26'; did you mean 'X-n101-k25'?",
+        ),
+        (
+            ["evaluate-set-x", "--model", "nothing", "--output", "{out}", "--instances", "0"],
+            "--instances: Set-X has no instance '0'; write names, one number above 0, or all",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_half_written(

@@ -1,29 +1,38 @@
-"""``polarvrp evaluate-set-x``: solve CVRPLIB's Set-X with a trained policy."""
+"""``polarvrp evaluate-set-x``: solve CVRPLIB's Set-X with a trained policy and print its mean gaps."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from polarvrp.cli.arguments import add_policy_arguments
+from polarvrp.errors import ConfigError, one_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--output", type=Path, required=True, help="Parquet file, one row an instance")
-    parser.add_argument("--instances", type=_count, default=None, metavar="K", help="smallest K instances, or all")
+    parser.add_argument(
+        "--instances",
+        nargs="+",
+        default=["all"],
+        metavar="NAME",
+        help="instances such as X-n101-k25, or a number of smallest ones, or all (default: all)",
+    )
     parser.add_argument("--starts", type=_count, default=None, metavar="S", help="starts an instance, or all")
     add_policy_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
+    names = _chosen(options.instances)
+
     from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.models import load_trained
     from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
-    from polarvrp.problem.vrplib import set_x_names
     from polarvrp.progress import progress
+    from polarvrp.tables.set_x import mean_gaps
     from polarvrp.training.locks import leased_device
 
-    names = set_x_names()[: options.instances]
     decoding = Decoding(options.augmentations, max_starts=options.starts, engine=options.engine)
     with leased_device() as device:
         trained = load_trained(options.model, options.run, options.fingerprint, str(device))
@@ -31,7 +40,33 @@ def execute(options: argparse.Namespace) -> int:
         rows = list(progress(solved, len(names), trained.run, "instance"))
     effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
     write_set_x(options.output, rows, trained.origin | effort)
+    print(f"{options.output}: mean gaps to the best known costs, with rounded distances and as the paper counts")
+    for group, gaps in mean_gaps(rows).iterrows():
+        print(f"  {group}: {gaps['gap_percent']:.3f} %, {gaps['published_gap_percent']:.3f} %")
     return 0
+
+
+def _chosen(words: Sequence[str]) -> list[str]:
+    """Names of the instances that the words of ``--instances`` mean.
+
+    Raises:
+        ConfigError: If there is no such instance.
+    """
+    from polarvrp.problem.vrplib import set_x_names
+
+    names = set_x_names()
+    if len(words) == 1:
+        (word,) = words
+        if word == "all":
+            return names
+        if word.isdecimal() and int(word) > 0:
+            return names[: int(word)]
+    known = {name.lower(): name for name in names}
+    for word in words:
+        if word.lower() not in known:
+            advice = one_of(word, names) if word.startswith(("X-", "x-")) else "write names, one number above 0, or all"
+            raise ConfigError(f"--instances: Set-X has no instance {word!r}; {advice}")
+    return list(dict.fromkeys(known[word.lower()] for word in words))
 
 
 def _count(text: str) -> int | None:

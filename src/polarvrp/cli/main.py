@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
     "check": "verify stored solutions exactly",
     "describe": "parts and parameter count of a network as JSON",
+    "models": "list shipped and local models with sizes, variants and gaps",
     "doctor": "check the machine: card, versions, rates, every kernel",
     "tables": "build tables from the results that exist",
     "figures": "draw figures from the tables that exist",

@@ -6,6 +6,7 @@ import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from polarvrp.errors import DataError
 from polarvrp.study.layout import Layout
@@ -44,6 +45,25 @@ def weights_digest(path: Path) -> str:
     """
     status = path.stat()
     return _digest(path.resolve(), status.st_mtime_ns, status.st_size)
+
+
+def weights_header(path: Path) -> dict[str, Any]:
+    """What a safetensors file says of itself: name, type and shape of its tensors, and ``__metadata__``.
+
+    Raises:
+        DataError: If it is truncated or no such file.
+    """
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            end = max(
+                (tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0
+            )
+            if end > path.stat().st_size - file.tell():
+                raise ValueError("ends within its tensors")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, OverflowError) as error:
+        raise DataError(f"{path} is truncated or no safetensors file ({error}); copy or train it again") from error
+    return dict(header)
 
 
 @lru_cache(maxsize=32)

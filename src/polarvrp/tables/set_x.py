@@ -1,5 +1,8 @@
 """Long table of costs on CVRPLIB's Set-X, and how it is printed."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
@@ -46,6 +49,21 @@ def instance_groups(instances: list[str]) -> dict[str, list[str]]:
     """Members of each size group of the paper, then of all; groups without any are left out."""
     groups = {name: [member for member in instances if set_x_group(member) == name] for name in SET_X_GROUPS}
     return {name: members for name, members in (groups | {ALL: instances}).items() if members}
+
+
+def mean_gaps(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Mean gaps of each size group of the paper and of all instances.
+
+    Args:
+        rows: As ``evaluation.set_x.evaluate_set_x`` makes them.
+
+    Returns:
+        Columns ``gap_percent`` and ``published_gap_percent``, float64, by the group's name and number of instances.
+    """
+    frame = pd.DataFrame(rows).set_index("instance")[["gap_percent", "published_gap_percent"]]
+    groups = instance_groups(list(frame.index))
+    means = {f"{group} ({len(members)})": frame.loc[members].mean() for group, members in groups.items()}
+    return pd.DataFrame(means).T
 
 
 def render_set_x(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:

@@ -1,0 +1,48 @@
+"""``polarvrp models``: shipped and local models with their sizes, variants and gaps."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polarvrp.release.listing import ListedModel, MeanGap
+
+HEADS = ("model", "run", "n", "parameters", "trained on", "gap, 16 variants", "gap, other 32", "gap, Set-X")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument(
+        "--results", type=Path, nargs="+", metavar="FOLDER", help="folders of results (default: those of all scales)"
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Print a row a model."""
+    from tabulate import tabulate
+
+    from polarvrp.config.study import SCALES
+    from polarvrp.release.listing import listed_models
+    from polarvrp.study.layout import Layout
+
+    roots = options.results or list(dict.fromkeys(Layout.of_scale(scale).root for scale in SCALES))
+    models = listed_models(roots)
+    if not models:
+        places = ", ".join(f"{root}/models" for root in roots)
+        print(f"no models: this version ships none, and there are none in {places}; train one with polarvrp train")
+        return 0
+    print(tabulate([_row(model) for model in models], HEADS, tablefmt="plain", disable_numparse=True))
+    print("Gaps in percent, means over so many variants or instances; to the published PyVRP costs or our own.")
+    return 0
+
+
+def _row(model: ListedModel) -> list[str]:
+    gaps = (model.training_gap, model.zero_shot_gap, model.set_x_gap)
+    facts = [model.name, model.run, str(model.num_customers), f"{model.parameters:,}", model.variants]
+    return [*facts, *(_gap(gap) for gap in gaps)]
+
+
+def _gap(gap: MeanGap | None) -> str:
+    return "–" if gap is None else f"{gap.percent:.3f} ({gap.count})"

@@ -1,0 +1,163 @@
+"""Models at hand, shipped and local: what they are, what they were trained on, and their gaps; loads no torch."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from polarvrp.errors import PolarvrpError
+from polarvrp.evaluation.gaps import summarise_gaps
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
+from polarvrp.solutions.checking import read_set_x
+from polarvrp.study import shipped
+from polarvrp.study.layout import Layout
+from polarvrp.study.specs import parse_train_spec
+from polarvrp.study.weights import weights_header
+from polarvrp.tables.means import complete_mean
+from polarvrp.tables.sources import InstanceSet, Results, read_costs
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanGap:
+    """A mean gap and over how much it was taken.
+
+    Attributes:
+        percent: Mean over variants of the mean gap of their instances, or over instances of Set-X.
+        count: Of variants or instances.
+    """
+
+    percent: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model at hand.
+
+    Attributes:
+        name: What ``--model`` takes.
+        run: Its training; for converted weights the name that they were given.
+        num_customers: Size that it was trained on; it solves any.
+        parameters: Number of them.
+        variants: What it was trained on, in words.
+        training_gap: On the 16 training variants at its own size, where they were evaluated and have a reference.
+        zero_shot_gap: On the other 32, likewise.
+        set_x_gap: On Set-X with rounded distances, where it was evaluated.
+    """
+
+    name: str
+    run: str
+    num_customers: int
+    parameters: int
+    variants: str
+    training_gap: MeanGap | None = None
+    zero_shot_gap: MeanGap | None = None
+    set_x_gap: MeanGap | None = None
+
+
+def listed_models(roots: Sequence[Path]) -> list[ListedModel]:
+    """Shipped models, then those below each folder of results; unusable ones are reported and left out.
+
+    Args:
+        roots: Folders of results, those of the scales.
+    """
+    models = []
+    for folder in sorted(path.parent for path in shipped.SHIPPED.glob(f"{shipped.PREFIX}*/{shipped.WEIGHTS}")):
+        models += _usable(folder, folder.name, Results(folder, ""), _Shipped(folder))
+    for root in roots:
+        for path in sorted(root.glob(f"models/*/{shipped.WEIGHTS}")):
+            run, layout = path.parent.name, Layout(root)
+            name = run if layout == Layout() else str(path.parent)
+            models += _usable(path.parent, name, Results(root, ""), _Local(layout, run))
+    return models
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipped:
+    """Evaluations of a shipped model."""
+
+    folder: Path
+
+    def of(self, variant: str, num_customers: int) -> Path:
+        return self.folder / "evaluations" / f"{variant}-n{num_customers}.parquet"
+
+    @property
+    def set_x(self) -> Path:
+        return self.folder / "evaluations" / "set_x.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """Evaluations of a run."""
+
+    layout: Layout
+    run: str
+
+    def of(self, variant: str, num_customers: int) -> Path:
+        return self.layout.evaluation(self.run, variant, num_customers)
+
+    @property
+    def set_x(self) -> Path:
+        return self.layout.set_x(self.run)
+
+
+def _usable(folder: Path, name: str, results: Results, evaluations: _Shipped | _Local) -> list[ListedModel]:
+    try:
+        return [_listed(folder, name, results, evaluations)]
+    except PolarvrpError as error:
+        _LOGGER.warning("%s is left out: %s", folder, " ".join(str(error).splitlines()))
+        return []
+
+
+def _listed(folder: Path, name: str, results: Results, evaluations: _Shipped | _Local) -> ListedModel:
+    tensors = weights_header(folder / shipped.WEIGHTS)
+    said = json.loads(tensors.pop("__metadata__", {}).get("polarvrp", "{}"))
+    metadata, network = said.get("metadata", {}), said.get("model", {})
+    size = int(network.get("num_customers", 0))
+    return ListedModel(
+        name,
+        str(metadata.get("run")),
+        size,
+        sum(prod(tensor["shape"]) for tensor in tensors.values()),
+        _trained_on(metadata.get("spec")),
+        _variants_gap(results, evaluations, TRAINING_VARIANTS, size),
+        _variants_gap(results, evaluations, ZERO_SHOT_VARIANTS, size),
+        _set_x_gap(evaluations.set_x),
+    )
+
+
+def _trained_on(spec: Mapping[str, Any] | None) -> str:
+    """Variants of a training in words: ``16``, ``all 48``, else their names."""
+    if spec is None:
+        return "unknown"
+    _, training = parse_train_spec(spec)
+    drawn = {name for stage in training.stages for name in stage.variants}
+    if drawn == set(VARIANTS):
+        return f"all {len(VARIANTS)}"
+    return f"{len(drawn)}" if drawn == set(TRAINING_VARIANTS) else ", ".join(v for v in VARIANTS if v in drawn)
+
+
+def _variants_gap(
+    results: Results, evaluations: _Shipped | _Local, variants: Iterable[str], size: int
+) -> MeanGap | None:
+    gaps = []
+    for variant in variants:
+        path = evaluations.of(variant, size)
+        reference = results.reference(InstanceSet(variant, size)) if path.is_file() else None
+        if reference is not None:
+            costs = read_costs(path)["cost"]
+            gap = summarise_gaps(costs.to_numpy(), reference.reindex(costs.index).to_numpy()).gap_percent
+            gaps += [] if gap is None else [gap]
+    return MeanGap(complete_mean(gaps), len(gaps)) if gaps else None
+
+
+def _set_x_gap(path: Path) -> MeanGap | None:
+    if not path.is_file():
+        return None
+    gaps = [100 * (row["cost"] - row["best_known"]) / row["best_known"] for row in read_set_x(path)]
+    return MeanGap(complete_mean(gaps), len(gaps)) if gaps else None
