@@ -2,13 +2,16 @@
 
 import errno
 import os
+import random
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
-from polarvrp.files import atomic_folder, atomic_path, write_text
+from polarvrp.files import atomic_folder, atomic_path, exists, provenance, read_parquet, write_parquet, write_text
 
 
 def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -71,3 +74,80 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
     with pytest.raises(DataError, match="is a file; name a folder"), atomic_folder(target / "two"):
         pass
+
+
+TABLE = pa.table(
+    {
+        "number": pa.array([1, None, 3], pa.int32()),
+        "cost": [0.5, 1.5, None],
+        "name": ["a", None, "bc"],
+        "nodes": pa.array([[1, 2], None, []], pa.list_(pa.uint16())),
+        "right": [True, False, None],
+    }
+)
+
+
+def test_parquet_files_keep_values_types_and_origin(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "x.parquet", TABLE, {"made": "here"})
+    read = read_parquet(tmp_path / "x.parquet")
+    assert read.equals(TABLE)
+    assert provenance(read) == {"made": "here"}
+    pq.write_table(TABLE, tmp_path / "foreign.parquet")
+    assert read_parquet(tmp_path / "foreign.parquet").equals(TABLE)
+    assert provenance(read_parquet(tmp_path / "foreign.parquet")) == {}
+
+
+def test_no_flipped_bit_of_a_parquet_file_changes_what_is_read(tmp_path: Path) -> None:
+    path, draw = tmp_path / "x.parquet", random.Random(0)
+    write_parquet(path, pa.table({"cost": [draw.random() for _ in range(300)], "run": ["a"] * 300}), {"made": "here"})
+    whole, content = read_parquet(path), path.read_bytes()
+    refused = 0
+    for _ in range(300):
+        place = draw.randrange(8 * len(content))
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            read = read_parquet(path)
+        except DataError as error:
+            assert str(error).startswith(f"{path} is no complete Parquet file (")
+            assert "\n" not in str(error)
+            refused += 1
+        else:
+            assert read.equals(whole) and provenance(read) == provenance(whole)
+    assert refused > 150
+
+
+def test_a_value_changed_by_another_program_is_told_from_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_parquet(path, pa.table({"cost": [1.0]}), {})
+    schema = pq.read_schema(path)
+    pq.write_table(pa.table({"cost": [0.5]}).replace_schema_metadata(schema.metadata), path)
+    with pytest.raises(DataError, match="its content was changed after it was written"):
+        read_parquet(path)
+
+
+def test_columns_named_twice_or_in_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["cost", "cost"]), path)
+    with pytest.raises(DataError, match="it names a column twice"):
+        read_parquet(path)
+    pq.write_table(pa.table({"costs": [1]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"costs", b"c\xffsts"))
+    with pytest.raises(DataError, match="is no complete Parquet file"):
+        read_parquet(path)
+
+
+def test_what_the_system_refuses_is_said_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"missing\.parquet does not exist; make it"):
+        read_parquet(tmp_path / "missing.parquet", "make it")
+    with pytest.raises(DataError, match="is a folder; name a file"):
+        read_parquet(tmp_path)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(DataError, match=r"loop cannot be read \(Too many levels of symbolic links\)"):
+        read_parquet(tmp_path / "loop")
+    with pytest.raises(DataError, match="File name too long"):
+        read_parquet(tmp_path / ("x" * 300))
+    with pytest.raises(DataError, match=r"cannot be looked at \(File name too long\)"):
+        exists(tmp_path / ("x" * 300))
+    assert exists(tmp_path / "loop") and not exists(tmp_path / "none")

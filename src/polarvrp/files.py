@@ -1,5 +1,6 @@
-"""Writing files so that a reader never meets half of one, and that say where they come from."""
+"""Files on disk: written whole or not at all, with origin and digest; read with one true line for each fault."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,6 +14,12 @@ from polarvrp.errors import DataError
 
 PROVENANCE = b"polarvrp"
 """Key of the provenance in the metadata of a Parquet file's schema."""
+
+DIGEST = b"polarvrp-sha256"
+"""Key of the digest of provenance and columns, by which a flipped bit is found wherever it is."""
+
+DAMAGES = (ValueError, TypeError, KeyError, EOFError, MemoryError, OverflowError, RecursionError)
+"""What parsers raise on damaged content; most errors of libraries derive from one of them."""
 
 
 @contextmanager
@@ -91,13 +98,56 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def with_provenance(schema: Any, provenance: Mapping[str, Any]) -> Any:
-    """An Arrow schema that carries ``provenance`` as JSON in its metadata."""
-    return schema.with_metadata({PROVENANCE: json.dumps(dict(provenance), sort_keys=True).encode()})
+@contextmanager
+def reading(
+    path: str | Path,
+    absent: str = "check the path",
+    damage: str = "is damaged ({reason}); delete it and make it again",
+    damages: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into one line that says what is true of it.
+
+    Args:
+        path: The file.
+        absent: What to do if there is no such file.
+        damage: What to say of content that cannot be parsed, with ``{reason}`` where the parser's own words belong.
+        damages: Exceptions of the parser beside ``DAMAGES``.
+
+    Raises:
+        DataError: If the file is missing, a folder, unreadable or damaged.
+    """
+    expected: tuple[type[Exception], ...] = (OSError, *DAMAGES, *damages)
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataError(f"{path} does not exist; {absent}") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder; name a file") from error
+    except expected as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{path} cannot be read ({error.strerror}); check its permissions and its disk") from error
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(f"{path} {damage.format(reason=reason)}") from error
+
+
+def exists(path: str | Path) -> bool:
+    """Whether there is anything at a path.
+
+    Raises:
+        DataError: If the system does not tell, because a folder is closed or a name too long.
+    """
+    try:
+        Path(path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be looked at ({reason}); check its folder or choose another path") from error
+    return True
 
 
 def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], schema: Any, provenance: Mapping[str, Any]) -> None:
-    """Write rows as a Parquet file, atomically.
+    """Write rows as a Parquet file; see ``write_parquet``.
 
     Args:
         path: Final path.
@@ -106,11 +156,106 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], schema: Any,
         provenance: Where the rows come from, anything JSON can hold.
     """
     import pyarrow as pa
+
+    write_parquet(path, pa.Table.from_pylist([dict(row) for row in rows], schema=schema), provenance)
+
+
+def write_parquet(path: str | Path, table: Any, provenance: Mapping[str, Any]) -> None:
+    """Write an Arrow table as a Parquet file, atomically, with a digest of its content and checksums of its pages.
+
+    Args:
+        path: Final path.
+        table: The rows; what its schema has as metadata is not written.
+        provenance: Where they come from, anything JSON can hold.
+    """
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([dict(row) for row in rows], schema=with_provenance(schema, provenance))
+    said = json.dumps(dict(provenance), sort_keys=True).encode()
+    table = table.replace_schema_metadata({PROVENANCE: said, DIGEST: _digest(said, table)})
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def read_parquet(path: str | Path, absent: str = "run the command that makes it") -> Any:
+    """Read a Parquet file; importing pandas is left to the caller.
+
+    Args:
+        path: One of ``write_parquet``, which must be as it was written, or anybody else's.
+        absent: What to do if there is no such file.
+
+    Returns:
+        An Arrow table, valid throughout, with the provenance in its metadata, ``{}`` where the file says nothing.
+
+    Raises:
+        DataError: If the file is missing, unreadable, damaged or no Parquet file, or names a column twice.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    damage = "is no complete Parquet file ({reason}); delete it and make it again"
+    with reading(path, absent, damage, (pa.ArrowException,)):
+        with Path(path).open("rb"):  # whose error says which: missing, a folder, or closed
+            pass
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        table.validate(full=True)
+        names = table.column_names
+        if len(set(names)) < len(names):
+            raise ValueError("it names a column twice")
+        metadata = table.schema.metadata or {}
+        said = metadata.get(PROVENANCE, b"{}")
+        if not _is_object(said):
+            raise ValueError("it says in no readable way where it comes from")
+        if DIGEST in metadata and metadata[DIGEST] != _digest(said, table):
+            raise ValueError("its content was changed after it was written")
+    return table.replace_schema_metadata({PROVENANCE: said})
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def provenance(table: Any) -> dict[str, Any]:
+    """What the writer of a table of ``read_parquet`` said about its origin; empty when it said nothing."""
+    said: dict[str, Any] = json.loads((table.schema.metadata or {}).get(PROVENANCE, b"{}"))
+    return said
+
+
+def _digest(said: bytes, table: Any) -> bytes:
+    """SHA-256 of provenance, names and values in hexadecimal digits, whatever pages and chunks hold them."""
+    digest = hashlib.sha256(said)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        digest.update(f"{name} {len(column)}\n".encode())
+        for part in _plain(column.combine_chunks()):
+            digest.update(part)
+    return digest.hexdigest().encode()
+
+
+def _plain(array: Any) -> Iterator[bytes]:
+    """Values of an Arrow array as bytes: which are null, lengths where they differ, then all of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    yield _numbers(pc.is_null(array).cast(pa.uint8()))
+    if pa.types.is_list(kind):
+        yield _numbers(pc.list_value_length(array))
+        yield from _plain(pc.list_flatten(array))
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+        yield _numbers(pc.binary_length(array))
+        yield b"".join(array.drop_null().cast(pa.binary()).to_pylist())
+    elif not pa.types.is_null(kind):
+        yield _numbers(array.cast(pa.uint8()) if pa.types.is_boolean(kind) else array)
+
+
+def _numbers(array: Any) -> bytes:
+    """Numbers of an Arrow array without the missing ones; neither ``to_numpy`` nor scalars, which import pandas."""
+    array = array.drop_null()
+    width = array.type.bit_width // 8
+    return bytes(memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width])
 
 
 def _swap(new: Path, final: Path) -> None:

@@ -85,6 +85,24 @@ def test_unusable_files_are_named(tmp_path: Path) -> None:
         read_solutions(path)
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "fault"),
+    [
+        ("actions", pa.array([[1, None, 2]], pa.list_(pa.uint16())), "a tour has a missing node"),
+        ("cost", pa.array([float("nan")]), "column cost has a number that is not finite"),
+        ("seconds", pa.array([float("inf")]), "column seconds has a number that is not finite"),
+        ("variant", pa.array([None], pa.string()), "with null values"),
+        ("reason", pa.array(["lazy"]), "either a cost or a reason"),
+    ],
+)
+def test_rows_that_nobody_writes_are_refused(tmp_path: Path, column: str, values: pa.Array, fault: str) -> None:
+    table = pa.Table.from_pylist([dataclasses.asdict(SOLVED)]).rename_columns(solution_schema("solver").names)
+    changed = table.set_column(table.column_names.index(column), column, values)
+    pq.write_table(changed, tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=rf"x\.parquet is no file of solutions: .*{fault}"):
+        read_solutions(tmp_path / "x.parquet")
+
+
 def test_merge_orders_instances_and_refuses_strangers(tmp_path: Path) -> None:
     write_solutions(tmp_path / "late.parquet", [FAILED], "solver", {"threads": 1})
     write_solutions(tmp_path / "early.parquet", [SOLVED])
@@ -132,5 +150,5 @@ def test_a_damaged_provenance_is_named(tmp_path: Path, said: bytes) -> None:
     path = tmp_path / "x.parquet"
     write_solutions(path, [SOLVED])
     pq.write_table(pq.read_table(path).replace_schema_metadata({b"polarvrp": said}), path)
-    with pytest.raises(DataError, match=r"x\.parquet says in no readable way where it comes from"):
+    with pytest.raises(DataError, match=r"x\.parquet is no complete Parquet file \(it says in no readable way"):
         read_solutions(path)

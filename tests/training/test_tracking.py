@@ -285,7 +285,7 @@ def test_sync_without_models_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_truncated_history_is_refused(tmp_path: Path) -> None:
     path = write_model(tmp_path) / "history.parquet"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="is no complete history"):
+    with pytest.raises(DataError, match="is no complete Parquet file"):
         read_training(path.parent)
 
 

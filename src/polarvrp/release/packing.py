@@ -3,15 +3,11 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from polarvrp.errors import CheckpointMismatchError, DataError
-from polarvrp.files import PROVENANCE, atomic_folder
+from polarvrp.files import atomic_folder, provenance, read_parquet
 from polarvrp.model.saving import load_policy
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
@@ -121,12 +117,9 @@ def _require_origin(path: Path, fingerprint: str) -> None:
 
 def _origin(path: Path) -> str | None:
     """Fingerprint of the training that a Parquet file says it comes from."""
-    try:
-        said: Mapping[str, Any] = json.loads((pq.read_schema(path).metadata or {})[PROVENANCE])
-        found: str | None = said.get("model", said).get("fingerprint")
-    except (pa.ArrowException, OSError, ValueError, KeyError, AttributeError):
-        return None
-    return found
+    said = provenance(read_parquet(path))
+    model = said.get("model", said)
+    return model.get("fingerprint") if isinstance(model, dict) else None
 
 
 def _require_right(path: Path, verdict: Verdict) -> None:
@@ -138,7 +131,7 @@ def _require_right(path: Path, verdict: Verdict) -> None:
 def _require_complete(path: Path, instances: Path) -> None:
     from polarvrp.problem.datasets import read_arrays
 
-    held, solved = len(read_arrays(instances)["locs"]), pq.read_metadata(path).num_rows
+    held, solved = len(read_arrays(instances)["locs"]), read_parquet(path).num_rows
     if held != solved:
         raise DataError(f"{path} solves {solved} of the {held} instances of {instances}; evaluate them all")
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import summarise_gaps
-from polarvrp.files import PROVENANCE
+from polarvrp.files import provenance, read_parquet
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.checking import read_set_x
-from polarvrp.solutions.solutions import provenance, read_solutions
+from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import AVERAGE, OURS
@@ -116,7 +115,7 @@ def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> Pri
         for group, members in instance_groups(list(both["instance"])).items()
     )
     caption = (
-        f"CVRPLIB Set-X by the model of n={run.num_customers}, {_made_on(_set_x_provenance(path))}. "
+        f"CVRPLIB Set-X by the model of n={run.num_customers}, {_made_on(provenance(read_parquet(path)))}. "
         f"{_trained(metadata)} Gap is 100·(cost − best known)/best known with the cost as the paper takes it, the "
         f"length without rounding; the last column counts rounded distances, as the library does."
     )
@@ -153,11 +152,3 @@ def _made_on(said: Mapping[str, Any]) -> str:
     packages = said.get("versions", {})
     torch = f" with torch {packages['torch']}" if "torch" in packages else ""
     return f"greedy multi-start ×{said.get('augmentations', '?')} on {said.get('device', 'an unknown device')}{torch}"
-
-
-def _set_x_provenance(path: Path) -> dict[str, Any]:
-    try:
-        said = json.loads((pq.read_schema(path).metadata or {}).get(PROVENANCE, b"{}"))
-    except ValueError as error:
-        raise DataError(f"{path} says in no readable way where it comes from; pack the model again") from error
-    return dict(said)

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from polarvrp.errors import DataError, InfeasibleTourError
+from polarvrp.files import read_parquet
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.library_prices import check_routes
@@ -88,13 +86,7 @@ def read_set_x(path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: If the file is missing, truncated or holds something else.
     """
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; make it with polarvrp evaluate-set-x")
-    try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
+    table = read_parquet(path, "make it with polarvrp evaluate-set-x")
     lacking = [name for name in SET_X_COLUMNS if name not in table.column_names]
     if lacking:
         raise DataError(f"{path} holds no costs on Set-X: it lacks the columns {', '.join(lacking)}")

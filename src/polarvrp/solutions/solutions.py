@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
-import pyarrow.parquet as pq
 
 from polarvrp.errors import DataError
-from polarvrp.files import PROVENANCE, atomic_path, with_provenance
+from polarvrp.files import provenance, read_parquet, write_parquet
 from polarvrp.solutions.rows import SolutionRow
 
 __all__ = [
@@ -60,20 +60,17 @@ def solution_schema(key: Key) -> pa.Schema:
     )
 
 
-def solution_table(rows: Iterable[SolutionRow], key: Key, metadata: dict[str, Any] | None = None) -> pa.Table:
+def solution_table(rows: Iterable[SolutionRow], key: Key) -> pa.Table:
     """Rows as an Arrow table of ``solution_schema(key)``.
 
     Args:
         rows: Any order; the table keeps it.
         key: ``"solver"`` for references, ``"run"`` for evaluations.
-        metadata: Provenance, anything JSON can hold.
 
     Raises:
         DataError: If a number is not finite.
     """
     schema = solution_schema(key)
-    if metadata is not None:
-        schema = with_provenance(schema, metadata)
     names = [field.name for field in dataclasses.fields(SolutionRow)]
     records = [dict(zip(schema.names, (getattr(row, name) for name in names), strict=True)) for row in rows]
     if not records:
@@ -101,9 +98,7 @@ def write_solutions(
         key: ``"solver"`` for references, ``"run"`` for evaluations.
         metadata: Provenance, anything JSON can hold.
     """
-    table = solution_table(rows, key, metadata)
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    write_parquet(path, solution_table(rows, key), metadata or {})
 
 
 def read_solutions(path: str | Path) -> pa.Table:
@@ -118,15 +113,7 @@ def read_solutions(path: str | Path) -> pa.Table:
     Raises:
         DataError: If the file is missing, no complete Parquet file, or holds something else.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; expected a Parquet file of solutions")
-    try:
-        with pq.ParquetFile(path) as file:  # read_table would import pandas
-            table = file.read()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
-    _require_readable_provenance(path, table)
+    table = read_parquet(path, "expected a Parquet file of solutions")
     key: Key = "run" if "run" in table.column_names else "solver"
     schema = solution_schema(key)
     missing = [name for name in schema.names if name not in table.column_names]
@@ -136,7 +123,22 @@ def read_solutions(path: str | Path) -> pa.Table:
         converted = table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{path} is no file of solutions: {str(error).splitlines()[0]}") from error
+    fault = _fault(converted)
+    if fault is not None:
+        raise DataError(f"{path} is no file of solutions: {fault}; make it again")
     return converted.replace_schema_metadata(table.schema.metadata)
+
+
+def _fault(table: pa.Table) -> str | None:
+    """What no solver or network writes, None if there is nothing of it."""
+    for field in table.schema:
+        if pa.types.is_floating(field.type) and pc.any(pc.invert(pc.is_finite(table[field.name]))).as_py():
+            return f"column {field.name} has a number that is not finite"
+    if pc.list_flatten(table["actions"]).null_count:
+        return "a tour has a missing node"
+    if pc.any(pc.equal(pc.is_null(table["cost"]), pc.is_null(table["reason"]))).as_py():
+        return "each row has either a cost or a reason why there is none"
+    return None
 
 
 def solution_rows(table: pa.Table) -> list[SolutionRow]:
@@ -145,22 +147,6 @@ def solution_rows(table: pa.Table) -> list[SolutionRow]:
     actions = table.column_names.index("actions")
     columns[actions] = [tuple(nodes or ()) for nodes in columns[actions]]
     return [SolutionRow(*values) for values in zip(*columns, strict=True)]
-
-
-def provenance(table: pa.Table) -> dict[str, Any]:
-    """What the writer of a table of solutions said about its origin; empty when it said nothing."""
-    metadata: dict[bytes, bytes] = table.schema.metadata or {}
-    said: dict[str, Any] = json.loads(metadata.get(PROVENANCE, b"{}"))
-    return said
-
-
-def _require_readable_provenance(path: Path, table: pa.Table) -> None:
-    try:
-        said = provenance(table)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise DataError(f"{path} says in no readable way where it comes from; delete it and make it again")
 
 
 def merge_solutions(paths: Sequence[str | Path], output: str | Path) -> None:

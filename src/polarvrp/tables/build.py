@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from polarvrp import __version__
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, tables
 from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
-from polarvrp.files import atomic_path, with_provenance, write_text
+from polarvrp.files import write_parquet, write_text
 from polarvrp.study.layout import TABLE_SUFFIXES
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import TABLE_CODE_VERSION
@@ -101,8 +100,7 @@ def write_table(results: Results, experiment: Experiment, frame: pd.DataFrame) -
     }
     table = arrow_table(frame, experiment)
     printed = print_experiment(frame, experiment)
-    with atomic_path(paths[0]) as temporary:
-        pq.write_table(table.cast(with_provenance(table.schema, provenance)), temporary, compression="zstd")
+    write_parquet(paths[0], table, provenance)
     write_text(paths[1], frame.to_csv(index=False, lineterminator="\n"))
     write_text(paths[2], to_markdown(printed))
     write_text(paths[3], to_latex(printed))

@@ -10,12 +10,11 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import PROVENANCE
+from polarvrp.files import exists, provenance, read_parquet, reading
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.solutions import read_solutions
@@ -178,8 +177,7 @@ class Results:
             raise MissingResultsError(
                 f"{path} is of scale {got}, not {self.scale}; make it with: polarvrp tables {name}"
             )
-        provenance = json.loads((stored.schema.metadata or {}).get(PROVENANCE, b"{}"))
-        frame.attrs[LABELS] = dict(provenance.get(LABELS, ()))
+        frame.attrs[LABELS] = dict(provenance(stored).get(LABELS, ()))
         return frame
 
     def _evaluation(self, run: RunSpec, test_set: InstanceSet) -> Path:
@@ -255,12 +253,9 @@ def read_frame(path: Path, needed: Iterable[str]) -> pd.DataFrame:
 
 
 def _read_table(path: Path, needed: Iterable[str]) -> pa.Table:
-    if not path.is_file():
+    if not exists(path):
         raise MissingResultsError(f"{path} does not exist; run the command that makes it")
-    try:
-        table = pq.read_table(path, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no complete Parquet file; delete it and make it again") from error
+    table: pa.Table = read_parquet(path)
     lacking = [name for name in needed if name not in table.column_names]
     if lacking:
         raise DataError(f"{path} lacks the columns {', '.join(lacking)}; delete it and make it again")
@@ -268,12 +263,10 @@ def _read_table(path: Path, needed: Iterable[str]) -> pa.Table:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not exists(path):
         raise MissingResultsError(f"{path} does not exist; make it with: snakemake --cores all train")
-    try:
+    with reading(path, damage="is no complete JSON file; delete it and train the run again"):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is no complete JSON file; delete it and train the run again") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object, got {type(content).__name__}; train the run again")
     return content

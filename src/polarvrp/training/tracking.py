@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import PROVENANCE, write_text
+from polarvrp.files import provenance, read_parquet, write_text
 from polarvrp.study.specs import parse_train_spec
 
 Row = Mapping[str, Any]
@@ -238,17 +238,11 @@ def read_training(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     Raises:
         DataError: If the history is missing, truncated or names no specification.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = folder / "history.parquet"
-    try:
-        table = pq.read_table(path, partitioning=None)
-        spec = json.loads(table.schema.metadata[PROVENANCE])["spec"]
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist; train the run first") from error
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is no complete history; delete it and train the run again") from error
+    table = read_parquet(path, "train the run first")
+    spec = provenance(table).get("spec")
+    if not isinstance(spec, dict):
+        raise DataError(f"{path} names no specification; delete it and train the run again")
     return spec, table.to_pylist()
 
 
