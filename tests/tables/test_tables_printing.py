@@ -35,7 +35,10 @@ def rows_of(markdown: str) -> list[list[str]]:
 
 @pytest.fixture
 def quick(folder: ResultsFolder) -> Results:
-    """Two variants, two sizes, three methods beside PyVRP; OR-Tools is better than any policy."""
+    """Two variants, two sizes, three methods beside PyVRP; OR-Tools is better than any policy.
+
+    PyVRP takes 62 core seconds for a set, which the paper prints as 3.9 s on 16 cores.
+    """
     for size in (10, 20):
         for variant, gaps in {"OVRP": (1.0, 4.0, 2.0), "CVRP": (0.5, 2.0, 8.0)}.items():
             folder.solve("pyvrp", variant, size, [10.0, 10.0], seconds=31.0)
@@ -50,20 +53,21 @@ def quick(folder: ResultsFolder) -> Results:
 def test_main_table_has_the_papers_shape(quick: Results) -> None:
     assert rows_of(printed(quick, "in_distribution")) == [
         ["Variant", "Method", "n=10 Obj.", "n=10 Gap", "n=10 Time", "n=20 Obj.", "n=20 Gap", "n=20 Time"],
-        ["CVRP", "PyVRP", "10.000", r"\*", "1m 02s", "10.000", r"\*", "1m 02s"],
-        ["", "OR-Tools", "10.050", "0.500%", "0.10s", "10.050", "0.500%", "0.10s"],
+        ["CVRP", "PyVRP", "10.000", r"\*", "3.9s", "10.000", r"\*", "3.9s"],
+        ["", "OR-Tools", "10.050", "0.500%", "0.01s", "10.050", "0.500%", "0.01s"],
         ["", "MTPOMO", "10.800", "8.000%", "0.10s", "10.800", "8.000%", "0.10s"],
         ["", "Ours", "**10.200**", "**2.000%**", "0.10s", "**10.200**", "**2.000%**", "0.10s"],
-        ["OVRP", "PyVRP", "10.000", r"\*", "1m 02s", "10.000", r"\*", "1m 02s"],
-        ["", "OR-Tools", "10.100", "1.000%", "0.10s", "10.100", "1.000%", "0.10s"],
+        ["OVRP", "PyVRP", "10.000", r"\*", "3.9s", "10.000", r"\*", "3.9s"],
+        ["", "OR-Tools", "10.100", "1.000%", "0.01s", "10.100", "1.000%", "0.01s"],
         ["", "MTPOMO", "**10.200**", "**2.000%**", "0.10s", "**10.200**", "**2.000%**", "0.10s"],
         ["", "Ours", "10.400", "4.000%", "0.10s", "10.400", "4.000%", "0.10s"],
         ["Average", "PyVRP", "–", r"\*", "–", "–", r"\*", "–"],
         ["", "OR-Tools", "–", "0.750%", "–", "–", "0.750%", "–"],
         ["", "MTPOMO", "–", "5.000%", "–", "–", "5.000%", "–"],
         ["", "Ours", "–", "**3.000%**", "–", "–", "**3.000%**", "–"],
-        # Further runs are in the averages only, and have none where a variant is missing.
-        ["", "routefinder_ablation-ple-polar-s0", "–", "–", "–", "–", "–", "–"],
+        # Other runs have a table of averages, and no average where a variant is missing.
+        ["Run", "n=10 Gap"],
+        ["routefinder_ablation-ple-polar", "–"],
     ]
 
 
@@ -135,17 +139,41 @@ def test_sweep_prints_epoch_times_as_the_paper_does(folder: ResultsFolder) -> No
         folder.evaluate(run, gap, variants=("CVRP",))
         folder.train(run, epoch_seconds=(209.0, 404.0), refined=(0, 1))
     assert rows_of(printed(Results(folder.root, "quick"), "refined_tours")) == [
-        ["k", "Mean gap", "Epoch without LS", "Epoch with LS"],
-        ["1", "3.000%", "3m 29s", "6m 44s"],
-        ["2", "**2.000%**", "3m 29s", "6m 44s"],
+        ["k", "Mean gap", "Epoch without LS", "Epoch with LS", "Total time"],
+        ["1", "3.000%", "3m 29s", "6m 44s", "10m 13s"],
+        ["2", "**2.000%**", "3m 29s", "6m 44s", "10m 13s"],
     ]
 
 
 def test_training_cost_uses_the_papers_labels(folder: ResultsFolder) -> None:
     folder.train("polarnet-shared-rl-n10-s2", epoch_seconds=(900.0, 900.0), memory=(1.0, 12.52), parameters=1_841_576)
     assert rows_of(printed(Results(folder.root, "quick"), "training_cost"))[1:] == [
-        ["10", "Shared, seed 2", "1,841,576", "15m 00s", "30m 00s", "12.52 GB"]
+        ["10", "Shared", "1,841,576", "15m 00s", "30m 00s", "12.52 GB"]
     ]
+    assert "Seed 2." in printed(Results(folder.root, "quick"), "training_cost")
+
+
+def test_several_seeds_are_printed_as_mean_and_deviation(folder: ResultsFolder) -> None:
+    """Gaps of 2 and 4 percent: mean 3, sample deviation the root of 2."""
+    for seed, gap in enumerate((2.0, 4.0)):
+        for stem in (OURS, f"{OURS}-kappa2"):
+            run = f"polarnet-ple-polar-n10{stem.removeprefix(OURS)}-s{seed}"
+            folder.evaluate(run, gap, variants=("CVRP",))
+            folder.train(run, epoch_seconds=(60.0, 60.0 + seed), memory=(1.0, 1.0))
+        folder.solve_set_x(f"{OURS}-n10-s{seed}", {"X-n101-k25": (100, 100 + gap, 100 + gap)})
+    quick = Results(folder.root, "quick")
+    said = "Mean ± standard deviation over the seeds 0, 1."
+    expected = {
+        "in_distribution": ["CVRP", "Ours", "**10.300**", "**3.000 ± 1.414%**", "1.0s"],
+        "training_paradigms": ["Average", "**3.000 ± 1.414%**"],
+        "task_experts": ["2", "**3.000 ± 1.414%**", "1m 00s ± 0.00s", "1m 00s ± 0.71s", "2m 00s ± 0.71s"],
+        "set_x": ["X-n101-k25", "100", "**103**", "**3.000 ± 1.414%**"],
+        "training_cost": ["10", "POLAR+PLE", "1,000", "1m 00s ± 0.35s", "2m 00s ± 0.71s", "1.00 ± 0.00 GB"],
+    }
+    for name, row in expected.items():
+        rows = rows_of(printed(quick, name))
+        assert [cells for cells in rows if cells[-1] == row[-1] and cells[0] in ("", row[0])], (name, rows)
+        assert said in printed(quick, name)
 
 
 def test_emphasis_goes_to_all_that_print_like_the_best() -> None:
@@ -270,7 +298,7 @@ def test_latex_of_every_form_is_well_formed(folder: ResultsFolder, quick: Result
         folder.train(run)
     build_tables(quick)
     text = to_latex(tables(quick, name))
-    assert well_formed(text) and len(latex_rows(text)) >= 3
+    assert well_formed(text) and len(latex_rows(text)) >= 2
 
 
 def test_html_marks_the_best_ours_and_averages_and_escapes() -> None:

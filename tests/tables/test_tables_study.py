@@ -6,8 +6,10 @@ import pandas as pd
 import pytest
 
 from helpers.results_folder import ResultsFolder, table_rows
+from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.errors import DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS
+from polarvrp.tables.build import build_table, print_experiment
 from polarvrp.tables.sources import Results
 from polarvrp.tables.training_cost import epoch_costs
 
@@ -38,11 +40,12 @@ def test_paradigms_compare_default_runs_of_the_smaller_size(folder: ResultsFolde
     assert len(rows) == 9 and {row["num_customers"] for row in rows} == {10}
 
 
-def test_gaps_are_averaged_over_seeds(folder: ResultsFolder, quick: Results) -> None:
+def test_each_seed_has_its_row(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate("polarnet-ple-rl-n10-s0", 4.0)
     folder.evaluate("polarnet-ple-rl-n10-s7", 6.0)
     rows = table_rows(quick, "training_paradigms")
-    assert {(round(row["gap_percent"], 6), row["seeds"]) for row in rows} == {(5.0, 2)}
+    assert {(row["seed"], round(row["gap_percent"], 6)) for row in rows} == {(0, 4.0), (7, 6.0)}
+    assert [row["seed"] for row in rows[:4]] == [0, 7, 0, 7]
 
 
 def test_encoders_come_with_their_parameters(folder: ResultsFolder, quick: Results) -> None:
@@ -142,8 +145,16 @@ def test_epochs_without_refinement_have_no_refined_mean() -> None:
     assert math.isnan(costs["epoch_seconds_with_ls"])
 
 
-def test_a_variant_that_one_seed_lacks_has_no_mean(folder: ResultsFolder, quick: Results) -> None:
+def test_a_seed_that_lacks_a_variant_leaves_the_average_open(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate("polarnet-ple-rl-n10-s0", 4.0, variants=("CVRP", "OVRP"))
     folder.evaluate("polarnet-ple-rl-n10-s1", 6.0, variants=("CVRP",))
-    gaps = {row["variant"]: row["gap_percent"] for row in table_rows(quick, "training_paradigms")}
-    assert gaps == {"CVRP": pytest.approx(5.0), "OVRP": None}
+    gaps = {(row["variant"], row["seed"]): row["gap_percent"] for row in table_rows(quick, "training_paradigms")}
+    assert gaps == {
+        key: pytest.approx(gap) for key, gap in {("CVRP", 0): 4.0, ("CVRP", 1): 6.0, ("OVRP", 0): 4.0}.items()
+    }
+    (table,) = print_experiment(build_table(quick, record := EXPERIMENTS["training_paradigms"]), record)
+    assert [list(row) for row in table.text.to_numpy()] == [
+        ["CVRP", "5.000 ± 1.414%"],
+        ["OVRP", "4.000%"],
+        ["Average", "–"],
+    ]

@@ -30,7 +30,7 @@ DATASET_CODE_VERSION = 1
 REFERENCE_CODE_VERSION = 1
 TRAIN_CODE_VERSION = 3
 EVALUATION_CODE_VERSION = 2
-TABLE_CODE_VERSION = 1
+TABLE_CODE_VERSION = 2
 
 ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp")
 """Settings of a training that specifications leave out at their defaults, so that a new one retrains nothing."""

@@ -1,4 +1,4 @@
-"""Gaps of the runs that grids and sweeps compare; a cell is one setting under all its seeds."""
+"""Gaps of the runs that grids and sweeps compare, a row a seed."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,6 @@ import pandas as pd
 
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.gap_tables import gap_row
-from polarvrp.tables.means import complete_mean
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER
 from polarvrp.tables.sources import Results
 
@@ -25,27 +24,19 @@ def smallest_size(runs: Iterable[RunSpec]) -> list[RunSpec]:
 
 
 def cell_gaps(results: Results, cells: Mapping[RunSpec, Mapping[str, Any]]) -> pd.DataFrame:
-    """Gap of each cell on each training variant that one of its runs was evaluated on, mean over the seeds.
+    """Gap of each run on each training variant that it was evaluated on.
 
     Args:
         results: Where the evaluations lie.
         cells: Key columns and values of the cell that each run belongs to; all of one size.
 
     Returns:
-        The key columns, ``variant``, ``gap_percent`` (missing where a seed lacks the variant or its gap),
-        ``num_customers``, ``seeds`` and ``runs``; no rows without runs.
+        The key columns, ``seed``, ``variant``, ``gap_percent``, ``num_customers`` and ``runs``; no rows without runs.
     """
-    gaps = pd.DataFrame(
-        {**cell, **gap_row(results, test_set, run.method, results.evaluation(run, test_set)), "run": run.name}
+    rows = (
+        {**cell, "seed": run.seed, **gap_row(results, test_set, run.method, results.evaluation(run, test_set))}
+        | {"runs": run.name}
         for run, cell in cells.items()
         for test_set in results.evaluated_sets(run, IN_DISTRIBUTION_ORDER)
     )
-    if gaps.empty:
-        return gaps
-    keys = list(next(iter(cells.values())))
-    runs = gaps.groupby(keys, sort=False)["run"].unique().rename("runs").reset_index()
-    means = gaps.groupby([*keys, "variant", "num_customers"], sort=False)["gap_percent"].agg([complete_mean, "size"])
-    frame = means.reset_index().merge(runs, on=keys)
-    frame["seeds"] = frame["runs"].map(len)
-    frame["gap_percent"] = frame["complete_mean"].where(frame["size"] == frame["seeds"])
-    return frame.drop(columns=["complete_mean", "size"])
+    return pd.DataFrame(rows)

@@ -10,9 +10,9 @@ from polarvrp.catalog.records import resolve
 from polarvrp.tables.formats import plain
 from polarvrp.tables.frames import arrow_schema, typed
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import OURS
-from polarvrp.tables.means import average_over, complete_mean, seed_means
-from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, read_paper
+from polarvrp.tables.labels import OURS, is_external
+from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
+from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, SOLVER_CORES, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
 from polarvrp.tables.sources import MissingResultsError, Results
@@ -74,10 +74,14 @@ def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[Print
 
 
 def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
-    """Cells of a table of gaps, then its averages; solvers twice, as we ran them and as published."""
+    """Cells of a table of gaps, then its averages; solvers twice, as we ran them and as published.
+
+    Seconds of solvers are in the paper's unit, wall time on its number of cores.
+    """
     paper = _by_stem(read_paper(experiment.name))
     counted = ours["instances"] + ours["left_out"]
-    ours = ours.assign(seconds_per_1000=(1000 * ours["seconds"] / counted.where(counted > 0)).astype("float64"))
+    seconds = ours["seconds"].where(~ours["method"].map(is_external), ours["seconds"] / SOLVER_CORES)
+    ours = ours.assign(seconds_per_1000=(1000 * seconds / counted.where(counted > 0)).astype("float64"))
     columns = [name for name in ("objective", "gap_percent", "seconds_per_1000") if name in paper]
     cells = _side_by_side(paper, ours, ["variant", "num_customers"], columns)
     gaps = cells[cells["measure"] == "gap_percent"]
@@ -105,7 +109,8 @@ def compare_paradigms(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFram
     """Mean gap of our backbone under each paradigm."""
     backbone = next(record.backbone for record in METHODS.values() if record.label == OURS)
     rows = ours[(ours["backbone"] == backbone) & (ours["num_customers"] == min(PAPER_SIZES))]
-    means = average_over(rows, "variant", IN_DISTRIBUTION_ORDER, ["paradigm"], "gap_percent")
+    means = average_over(rows, "variant", IN_DISTRIBUTION_ORDER, ["paradigm", "seed"], "gap_percent")
+    means = means.groupby("paradigm").agg(complete_mean)
     names = list(axis_labels(grid_of(experiment)))
     paper = read_paper("paradigms_ours").set_index("paradigm")["mean_gap_percent"]
     columns = {"column": names, "paper": paper.reindex(names).array, "ours": means.reindex(names).array}
@@ -194,7 +199,8 @@ def _compare_sweep(paper: pd.DataFrame, ours: pd.DataFrame, experiment: Experime
     column = sweep_of(experiment).column
     keys = [name for name in (column, "paradigm") if name in paper]
     whole = (ours["num_customers"] == min(PAPER_SIZES)) & (ours["variants"] == len(IN_DISTRIBUTION_ORDER))
-    lines = _merged(paper, ours[whole], keys)
+    values = [str(column) for column in paper if column not in keys]
+    lines = _merged(paper, over_seeds(ours[whole], keys, values), keys)
     paradigms = lines["paradigm"] + " " if "paradigm" in keys else ""
     return lines.assign(row=[f"{column}={value:g}" for value in lines[column]], column=paradigms + lines["measure"])[
         LINE

@@ -24,7 +24,7 @@ from polarvrp.study.layout import FIGURE_SUFFIXES
 from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.grids import axis_labels, grid_of
 from polarvrp.tables.labels import is_external, labels_of, method_label, method_rank, stem_of, variant_rank
-from polarvrp.tables.means import average_over, seed_means
+from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.sources import MissingResultsError, Results
 
 # Okabe and Ito's colours, told apart with every common colour blindness; markers tell them apart in grey.
@@ -120,14 +120,16 @@ def grid(results: Results, experiment: Experiment) -> Figure:
     """Gap on each variant at each value of a grid's axis, a panel a backbone with its means."""
     frame, axis = results.table(experiment.name), grid_of(experiment).axis
     labels = axis_labels(grid_of(experiment))
-    means = average_over(frame, "variant", frame["variant"].unique(), ["backbone", axis], "gap_percent").dropna()
+    means = average_over(frame, "variant", frame["variant"].unique(), ["backbone", axis, "seed"], "gap_percent")
+    means = means.groupby(["backbone", axis], sort=False).agg(complete_mean).dropna()
     panels = {}
     for backbone in (name for name in grid_backbones() if name in set(frame["backbone"])):
         here = [value for value in labels if (backbone, value) in means.index]
         line = ", ".join(f"{labels[value]} {means[backbone, value]:.2f}" for value in here)
         panels[backbone] = f"{BACKBONES[backbone].label}\n{line}"
     order = {backbone: rank for rank, backbone in enumerate(panels)}
-    points = frame.rename(columns={axis: "series"}).assign(panel=frame["backbone"].map(panels))
+    points = over_seeds(frame, ["backbone", axis, "variant"], ["gap_percent"]).rename(columns={axis: "series"})
+    points["panel"] = points["backbone"].map(panels)
     points = points.sort_values("backbone", kind="stable", key=lambda names: names.map(order))
     look = _looks([value for value in labels if value in set(frame[axis])], labels)
     title = f"{figure_of(experiment).title}, n={frame['num_customers'].iloc[0]}"

@@ -1,6 +1,6 @@
 """Long tables of gaps on the test sets, ``in_distribution`` and ``zero_shot``, and how they are printed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from math import fsum
 from typing import Any
@@ -12,14 +12,28 @@ from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
 from polarvrp.tables.formats import duration, number, span
-from polarvrp.tables.labels import AVERAGE, is_external, labels_of, method_label, method_rank, stem_of, variant_rank
-from polarvrp.tables.means import average_over, complete_mean
-from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
-from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
+from polarvrp.tables.labels import (
+    AVERAGE,
+    is_external,
+    labels_of,
+    method_label,
+    method_rank,
+    seed_of,
+    stem_of,
+    variant_rank,
+)
+from polarvrp.tables.means import SPREAD, average_over, complete_mean, over_seeds
+from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, SOLVER_CORES, ZERO_SHOT_ORDER
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
 from polarvrp.tables.sources import InstanceSet, Results, published
 
 IMPOSSIBLE_GAP_PERCENT = -20.0
 """No solution undercuts the published near-optimal one so far: a lower gap means other instances."""
+
+_TIME = (
+    f"Time is that of the whole test set: of a trained policy wall time on its device, of a solver wall time on "
+    f"{SOLVER_CORES} cores, which is its seconds summed over one-core runs divided by {SOLVER_CORES}."
+)
 
 _REFERENCES = {
     "published-pyvrp": "the published PyVRP costs",
@@ -62,25 +76,25 @@ def gap_row(results: Results, test_set: InstanceSet, method: str, solutions: pd.
 
 
 def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """A block a variant, a row a method, objective, gap and time of each size; averages last.
+    """A block a variant, a row a method, objective, gap and time of each size, averages last; then other trained runs.
 
-    Blocks show the references and the compared methods, averages show every trained run too.
+    Blocks show the references and the compared methods; of other runs the averages are shown in a table of their own.
     """
     labels = labels_of(frame)
-    compared = frame[frame["method"].map(lambda method: is_external(method) or stem_of(method) in labels)]
-    if compared["method"].map(is_external).all():
-        compared = frame
-    long = pd.concat([compared, _averages(frame)], ignore_index=True)
+    compared = frame["method"].map(lambda method: is_external(method) or stem_of(method) in labels)
+    if frame["method"][compared].map(is_external).all():
+        compared[:] = True
+    long = _as_printed(pd.concat([frame[compared], _averages(frame[compared])], ignore_index=True))
+    sizes = sorted(frame["num_customers"].unique())
     order = [*sorted(frame["variant"].unique(), key=variant_rank), AVERAGE]
     rows = sorted(
         long[["variant", "method"]].drop_duplicates().itertuples(index=False, name=None),
         key=lambda row: (order.index(row[0]), method_rank(row[1], labels)),
     )
-    sizes = sorted(frame["num_customers"].unique())
     measures = ("Obj.", "Gap", "Time")
-    return [
+    tables = [
         print_table(
-            captioned(frame, experiment, f" ({_counts(frame)})", _facts(frame)),
+            captioned(frame, experiment, f" ({_counts(frame)})", f"{_facts(frame)} {_TIME}"),
             [*_objectives_and_gaps(long, 3), written(long, "Time", "seconds", duration)],
             ("Variant", "Method"),
             Axis(("variant", "method"), {row: (row[0], method_label(row[1], labels)) for row in rows}),
@@ -88,6 +102,7 @@ def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[
             summary=sum(variant == AVERAGE for variant, _ in rows),
         )
     ]
+    return tables if compared.all() else [*tables, _other_runs(frame, ~compared, experiment)]
 
 
 def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
@@ -95,13 +110,14 @@ def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[Printe
     labels = labels_of(frame)
     tables = []
     for size, here in frame.groupby("num_customers"):
-        methods = sorted(here["method"].unique(), key=lambda method: method_rank(method, labels))
+        long = _as_printed(pd.concat([here, _averages(here)], ignore_index=True))
+        methods = sorted(long["method"].unique(), key=lambda method: method_rank(method, labels))
         variants = [*sorted(here["variant"].unique(), key=variant_rank), AVERAGE]
         columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Obj.", "Gap")}
         tables.append(
             print_table(
                 captioned(here, experiment, f", n={size} ({_counts(here)})", _facts(here)),
-                _objectives_and_gaps(pd.concat([here, _averages(here)], ignore_index=True), 2),
+                _objectives_and_gaps(long, 2),
                 ("Variant",),
                 Axis.of("variant", variants),
                 Axis(("method", "measure"), columns),
@@ -109,6 +125,21 @@ def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[Printe
             )
         )
     return tables
+
+
+def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) -> PrintedTable:
+    """A row a trained run that is none of the compared methods: its average over all variants of the table."""
+    runs = frame[others]
+    long = _averages(runs, set(frame["variant"]))
+    means = over_seeds(long.assign(method=long["method"].map(stem_of)), ["num_customers", "method"], ["gap_percent"])
+    sizes = sorted(runs["num_customers"].unique())
+    return print_table(
+        captioned(runs, experiment, ": averages of other trained runs", _facts(runs)),
+        [written(means, "Gap", "gap_percent", number("{:.3f}%"), ("num_customers",))],
+        ("Run",),
+        Axis.of("method", sorted(means["method"].unique())),
+        Axis(("num_customers",), {size: (f"n={size}", "Gap") for size in sizes}),
+    )
 
 
 def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
@@ -156,14 +187,32 @@ def _summary(costs: pd.Series, reference: pd.Series | None) -> GapSummary:
     return summarise_gaps(found, against)
 
 
-def _averages(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row a size and method: the mean gap over the variants of the size, for methods that have them all."""
+def _averages(frame: pd.DataFrame, variants: Collection[str] = ()) -> pd.DataFrame:
+    """A row a size and method: the mean gap over ``variants``, else those of the size; for methods that have all."""
     rows = []
     for size, here in frame.groupby("num_customers"):
-        means = average_over(here, "variant", here["variant"].unique(), ["method"], "gap_percent").reset_index()
+        members = variants or set(here["variant"])
+        means = average_over(here, "variant", members, ["method"], "gap_percent").reset_index()
         references = means["method"].where(means["method"].isin(here["reference"]))
         rows.append(means.assign(variant=AVERAGE, num_customers=size, reference=references))
     return pd.concat(rows)
+
+
+def _as_printed(long: pd.DataFrame) -> pd.DataFrame:
+    """A row a variant, size and method, means over the seeds; only the spread of gaps is shown beside its mean.
+
+    Seconds of solvers are summed over processes that run side by side; printed is the wall time on as many cores as the
+    paper divides them by.
+    """
+    keys, columns = ["variant", "num_customers", "method"], ["objective", "gap_percent", "seconds"]
+    solved = long["method"].map(is_external)
+    long = long.assign(
+        method=long["method"].map(stem_of),
+        seconds=long["seconds"].where(~solved, long["seconds"] / SOLVER_CORES),
+        stars=long["method"] == long["reference"],
+    )
+    means = over_seeds(long, keys, columns).drop(columns=[f"{name}{SPREAD}" for name in ("objective", "seconds")])
+    return means.merge(long[[*keys, "stars"]].drop_duplicates(keys), on=keys)
 
 
 def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
@@ -171,14 +220,15 @@ def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
     among = ("variant", "num_customers")
     long = long.assign(competes=~long["method"].map(is_external))
     gaps = written(long, "Gap", "gap_percent", number(f"{{:.{digits}f}}%"), among)
-    gaps["text"] = gaps["text"].mask(long["method"] == long["reference"], "*")
+    gaps["text"] = gaps["text"].mask(long["stars"], "*")
     return [written(long, "Obj.", "objective", number(f"{{:.{digits}f}}"), among), gaps]
 
 
 def _facts(frame: pd.DataFrame) -> str:
     references = sorted(frame["reference"].dropna().unique())
     against = " or ".join(_REFERENCES[name] for name in references) or "no reference"
-    return f"Gaps are against {against} (*); averages are plain means over variants."
+    seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
+    return f"Gaps are against {against} (*); averages are plain means over variants.{seeds_said(seeds)}"
 
 
 def _counts(frame: pd.DataFrame) -> str:

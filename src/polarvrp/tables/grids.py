@@ -13,13 +13,13 @@ from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
 from polarvrp.tables.formats import count, number
 from polarvrp.tables.labels import AVERAGE, variant_rank
-from polarvrp.tables.means import average_over
-from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
+from polarvrp.tables.means import average_over, over_seeds
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
 
 
 def grid_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
-    """Gap on each training variant of the grid's backbones at each value of its axis, mean over the seeds."""
+    """Gap on each training variant of the grid's backbones at each value of its axis, a row a seed."""
     grid = grid_of(experiment)
     cells = {run: {"backbone": run.backbone, grid.axis: getattr(run, grid.axis)} for run in _runs(results, grid)}
     gaps = cell_gaps(results, cells)
@@ -66,10 +66,11 @@ def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, s
     """The printed grid; ``counts`` are its last rows, each with the column of whole numbers that it shows."""
     axis, labels = grid_of(experiment).axis, axis_labels(grid_of(experiment))
     variants = sorted(frame["variant"].unique(), key=variant_rank)
-    means = average_over(frame, "variant", variants, ["backbone", axis], "gap_percent").reset_index()
+    means = average_over(frame, "variant", variants, ["backbone", axis, "seed"], "gap_percent").reset_index()
     cells = frame.drop_duplicates(["backbone", axis])
     present = set(zip(cells["backbone"], cells[axis], strict=True))
-    gaps = pd.concat([frame, means.assign(variant=AVERAGE)], ignore_index=True)
+    long = pd.concat([frame, means.assign(variant=AVERAGE)], ignore_index=True)
+    gaps = over_seeds(long, ["variant", "backbone", axis], ["gap_percent"])
     rows = [*variants, AVERAGE, *counts]
     columns = {
         (backbone, value): (BACKBONES[backbone].label, label)
@@ -78,8 +79,9 @@ def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, s
         if (backbone, value) in present
     }
     size = frame["num_customers"].iloc[0]
+    facts = f"Averages are plain means over variants.{seeds_said(frame['seed'])}"
     return print_table(
-        captioned(frame, experiment, f", n={size}", "Averages are plain means over variants."),
+        captioned(frame, experiment, f", n={size}", facts),
         [
             written(gaps, "Gap", "gap_percent", number("{:.3f}%"), ("variant", "backbone")),
             *(written(cells.assign(variant=row), row, column, count) for row, column in counts.items()),

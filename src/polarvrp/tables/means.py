@@ -8,6 +8,9 @@ import pandas as pd
 
 from polarvrp.tables.labels import stem_of
 
+SPREAD = "_spread"
+"""Ending of the columns of standard deviations over seeds."""
+
 
 def complete_mean(values: Iterable[float]) -> float:
     """Mean of the values, correctly rounded; NaN when there are none, or one is missing."""
@@ -45,5 +48,23 @@ def seed_means(frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[str])
     Returns:
         Means, indexed by ``stem`` (the method without its seed) and ``keys``, in the order of the frame.
     """
-    stems = frame.astype(dict.fromkeys(columns, "float64")).assign(stem=frame["method"].map(stem_of))
-    return stems.groupby(["stem", *keys], sort=False)[list(columns)].agg(complete_mean)
+    stems = frame.assign(stem=frame["method"].map(stem_of))
+    return over_seeds(stems, ["stem", *keys], columns).set_index(["stem", *keys])[list(columns)]
+
+
+def over_seeds(frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
+    """Mean and standard deviation of the rows that differ in nothing but the seed of a training.
+
+    Args:
+        frame: A row a seed.
+        keys: Columns that tell the cells apart.
+        columns: Numbers to average.
+
+    Returns:
+        A row a cell in the order of the frame: keys, means, and the sample standard deviations in columns that end in
+        ``SPREAD``, NaN where there is one seed only.
+    """
+    if frame.empty:
+        return frame.reindex(columns=[*keys, *columns])
+    groups = frame.astype(dict.fromkeys(columns, "float64")).groupby(list(keys), sort=False)[list(columns)]
+    return groups.agg(complete_mean).join(groups.std(ddof=1).add_suffix(SPREAD)).reset_index()

@@ -15,6 +15,9 @@ PAPER_SCALE = "paper"
 PAPER_SIZES = (50, 100)
 """Numbers of customers that the paper trains and tests on."""
 
+SOLVER_CORES = 16
+"""Cores among which the paper spreads a solver's runs, one core each, when it prints the time of a test set."""
+
 IN_DISTRIBUTION_ORDER = (
     *("CVRP", "VRPTW", "OVRP", "VRPL", "VRPB", "OVRPTW", "VRPBL", "VRPBLTW"),
     *("VRPBTW", "VRPLTW", "OVRPB", "OVRPBL", "OVRPBLTW", "OVRPBTW", "OVRPL", "OVRPLTW"),

@@ -13,6 +13,7 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.formats import MISSING, Form
 from polarvrp.tables.frames import SCALE
 from polarvrp.tables.labels import OURS
+from polarvrp.tables.means import SPREAD
 
 ROWS_PER_PAGE = 56
 """Rows of a LaTeX table before it goes on in another; in ``\\scriptsize`` they fill a page."""
@@ -35,6 +36,7 @@ _LATEX = str.maketrans(
         "×": r"$\times$",
         "−": r"$-$",
         "≤": r"$\le$",
+        "±": r"$\pm$",
         "α": r"$\alpha$",
         "κ": r"$\kappa$",
     }
@@ -92,7 +94,8 @@ def written(frame: pd.DataFrame, measure: str, column: str, form: Form, among: S
     """A long frame with the text of one of its columns; values that print like the smallest are emphasised.
 
     Args:
-        frame: Any rows; where it has a bool column ``competes``, only rows with it are compared.
+        frame: Any rows, with the standard deviations of ``over_seeds`` or without; where it has a bool column
+            ``competes``, only rows with it are compared.
         measure: Name of what is written.
         column: The values.
         form: How they are written.
@@ -107,7 +110,20 @@ def written(frame: pd.DataFrame, measure: str, column: str, form: Form, among: S
         entered = frame[column].where(frame["competes"]) if "competes" in frame else frame[column]
         least = entered.groupby([frame[key] for key in among]).transform("min")
         best = entered.notna() & (text == least.map(form))
+    if f"{column}{SPREAD}" in frame:
+        spread = frame[f"{column}{SPREAD}"]
+        text = text.where(spread.isna(), text.str.replace("(%| GB)$", "", regex=True) + " ± " + spread.map(form))
     return frame.assign(measure=measure, text=text, best=best)
+
+
+def seeds_said(seeds: Iterable[int]) -> str:
+    """Sentence on the seeds behind some numbers, led by a space; nothing on seed 0 alone."""
+    kept = sorted(set(seeds))
+    if kept in ([], [0]):
+        return ""
+    if len(kept) == 1:
+        return f" Seed {kept[0]}."
+    return f" Mean ± standard deviation over the seeds {', '.join(map(str, kept))}."
 
 
 def measures(cells: Iterable[pd.DataFrame]) -> list[str]:
@@ -118,7 +134,7 @@ def measures(cells: Iterable[pd.DataFrame]) -> list[str]:
 def captioned(frame: pd.DataFrame, experiment: Experiment, details: str, facts: str = "") -> str:
     """Caption of a table: title with details, caption of the record, facts about these results, scale."""
     parts = (f"{experiment.title}{details}.", experiment.caption, facts, f"Scale {frame[SCALE].iloc[0]}.")
-    return " ".join(part for part in parts if part)
+    return " ".join(part.strip() for part in parts if part)
 
 
 def print_table(

@@ -9,10 +9,10 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import instance_gaps_percent
 from polarvrp.tables.formats import number
-from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank
-from polarvrp.tables.means import average_over
+from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank, seed_of, stem_of
+from polarvrp.tables.means import SPREAD, average_over, over_seeds
 from polarvrp.tables.paper import SET_X_GROUPS, set_x_group
-from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, written
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
 
 ALL = "average"
@@ -68,26 +68,30 @@ def mean_gaps(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def render_set_x(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
     """A row an instance, cost and gap of each method; averages of the paper's size groups and of all last."""
-    labels = labels_of(frame)
-    methods = sorted(frame["method"].unique(), key=lambda method: method_rank(method, labels))
+    labels, seeds = labels_of(frame), frame["method"].map(seed_of)
+    methods = sorted(set(frame["method"].map(stem_of)), key=lambda method: method_rank(method, labels))
     instances = sorted(frame["instance"].unique(), key=instance_rank)
     averages = {f"{name.capitalize()} ({len(names)})": names for name, names in instance_groups(instances).items()}
     means = [
         average_over(frame, "instance", names, ["method"], "gap_percent").reset_index().assign(instance=row)
         for row, names in averages.items()
     ]
+    long = pd.concat([frame, *means])
+    long = over_seeds(long.assign(method=long["method"].map(stem_of)), ["instance", "method"], ["cost", "gap_percent"])
+    costs = long[long["instance"].isin(instances)].drop(columns=f"cost{SPREAD}")
     known = frame.drop_duplicates("instance").assign(method="")
     columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Cost", "Gap")}
     facts = (
         "Gap is 100·(cost − best known)/best known; averages are plain means, their numbers of instances in brackets."
+        + seeds_said(seeds)
     )
     return [
         print_table(
             captioned(frame, experiment, f" ({len(instances)} instances)", facts),
             [
                 written(known, "Best known", "best_known", number("{:.0f}")),
-                written(frame, "Cost", "cost", number("{:.0f}"), ("instance",)),
-                written(pd.concat([frame, *means]), "Gap", "gap_percent", number("{:.3f}%"), ("instance",)),
+                written(costs, "Cost", "cost", number("{:.0f}"), ("instance",)),
+                written(long, "Gap", "gap_percent", number("{:.3f}%"), ("instance",)),
             ],
             ("Instance",),
             Axis.of("instance", (*instances, *averages)),

@@ -9,32 +9,31 @@ from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
 from polarvrp.tables.formats import duration, number
-from polarvrp.tables.means import complete_mean
-from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
+from polarvrp.tables.means import complete_mean, over_seeds
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
 from polarvrp.tables.training_cost import EPOCH_COSTS, epoch_costs
 
 
 def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
-    """Mean gap over the training variants and epoch times for each swept value, mean over the seeds.
+    """Mean gap over the training variants and epoch times for each swept value, a row a seed.
 
     One value alone, which is the default run of another table, makes no sweep and no rows.
     """
     sweep = sweep_of(experiment)
     runs = smallest_size(run for run in results.evaluated_runs() if in_sweep(run, sweep))
     cells = {run: {sweep.column: _swept_value(results, run, sweep), "paradigm": run.paradigm} for run in runs}
-    gaps, keys = cell_gaps(results, cells), [sweep.column, "paradigm"]
+    gaps, keys = cell_gaps(results, cells), [sweep.column, "paradigm", "seed"]
     if gaps.empty or gaps[sweep.column].nunique() < 2:
         return pd.DataFrame()
     means = gaps.groupby(keys).agg(
         mean_gap_percent=("gap_percent", complete_mean),
         variants=("variant", "size"),
         num_customers=("num_customers", "first"),
-        seeds=("seeds", "first"),
         runs=("runs", "first"),
     )
-    costs = pd.DataFrame({**cell, **epoch_costs(results.history(run))} for run, cell in cells.items())
-    return means.join(costs.groupby(keys)[list(EPOCH_COSTS)].agg(complete_mean)).reset_index()
+    costs = [{**cell, "seed": run.seed, **epoch_costs(results.history(run))} for run, cell in cells.items()]
+    return means.join(pd.DataFrame(costs).set_index(keys)).reset_index()
 
 
 def sweep_of(experiment: Experiment) -> Sweep:
@@ -45,14 +44,17 @@ def sweep_of(experiment: Experiment) -> Sweep:
 
 
 def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """A row a swept value, gap and epoch times of each paradigm; the best gap emphasised."""
+    """A row a swept value, gap and times of each paradigm; the best gap emphasised."""
     sweep = sweep_of(experiment)
     (first, *others) = sweep.paradigms
     long = frame if others else frame.assign(paradigm=first)
+    long = long.assign(total_seconds=3600 * long["total_hours"])
+    long = over_seeds(long, [sweep.column, "paradigm"], ["mean_gap_percent", *EPOCH_COSTS, "total_seconds"])
     cells = [
         written(long, "Mean gap", "mean_gap_percent", number("{:.3f}%"), ("paradigm",)),
         written(long, "Epoch without LS", "epoch_seconds_without_ls", duration),
         written(long, "Epoch with LS", "epoch_seconds_with_ls", duration),
+        written(long, "Total time", "total_seconds", duration),
     ]
     columns = {
         (paradigm, measure): (PARADIGMS[paradigm].label if others else "", measure)
@@ -61,7 +63,7 @@ def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
     }
     facts = (
         f"Gaps are means over {frame['variants'].iloc[0]} training variants, epoch times over epochs without and with "
-        f"local search."
+        f"local search.{seeds_said(frame['seed'])}"
     )
     return [
         print_table(

@@ -7,10 +7,10 @@ import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.ablations import at_defaults
-from polarvrp.tables.formats import count, duration, number, span
-from polarvrp.tables.labels import method_label, method_rank
-from polarvrp.tables.means import complete_mean
-from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
+from polarvrp.tables.formats import duration, number, span
+from polarvrp.tables.labels import method_label, method_rank, seed_of, stem_of
+from polarvrp.tables.means import SPREAD, complete_mean, over_seeds
+from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
 
 EPOCH_COSTS = ("epoch_seconds", "epoch_seconds_without_ls", "epoch_seconds_with_ls", "total_hours")
@@ -48,18 +48,21 @@ def epoch_costs(history: pd.DataFrame) -> dict[str, float]:
 def render_training_cost(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
     """A block a size, a row a training."""
     labels = _labels(experiment)
-    long = frame.assign(total_seconds=3600 * frame["total_hours"])
+    long = frame.assign(method=frame["method"].map(stem_of), total_seconds=3600 * frame["total_hours"])
+    columns = ["parameters", "epoch_seconds", "total_seconds", "peak_memory_gb"]
+    long = over_seeds(long, ["num_customers", "method"], columns).drop(columns=f"parameters{SPREAD}")
     cells = [
-        written(long, "Parameters", "parameters", count),
+        written(long, "Parameters", "parameters", number("{:,.0f}")),
         written(long, "Epoch time", "epoch_seconds", duration),
         written(long, "Total time", "total_seconds", duration),
         written(long, "Peak memory", "peak_memory_gb", number("{:.2f} GB")),
     ]
-    rows = zip(frame["num_customers"], frame["method"], strict=True)
-    devices = ", ".join(sorted(frame["device"].dropna().unique()))
+    rows = zip(long["num_customers"], long["method"], strict=True)
+    devices, seeds = ", ".join(sorted(frame["device"].dropna().unique())), frame["method"].map(seed_of)
+    where = f" on {devices}" if devices else ""
     return [
         print_table(
-            captioned(frame, experiment, f" over {span(frame['epochs'])} epochs{f' on {devices}' if devices else ''}"),
+            captioned(frame, experiment, f" over {span(frame['epochs'])} epochs{where}", seeds_said(seeds)),
             cells,
             ("n", "Method"),
             Axis(("num_customers", "method"), {row: (str(row[0]), method_label(row[1], labels)) for row in rows}),
