@@ -4,14 +4,16 @@ from typing import Any
 
 import pandas as pd
 
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, tables
 from polarvrp.catalog.methods import METHODS, PUBLISHED
 from polarvrp.catalog.records import resolve
+from polarvrp.tables.claims import CLAIMS, compare_claims
 from polarvrp.tables.formats import plain
 from polarvrp.tables.frames import arrow_schema, typed
 from polarvrp.tables.grids import axis_labels, grid_of
 from polarvrp.tables.labels import OURS, is_external
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
+from polarvrp.tables.notes import DEFINITIONS, MISPRINT, note_of
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, SOLVER_CORES, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
@@ -34,11 +36,12 @@ def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
 
     Returns:
         Columns ``table``, ``row``, ``column``, ``paper``, ``ours`` (missing where a table, a row or the paper's size
-        is) and ``difference``; no rows without any table of this scale.
+        is), ``difference`` and ``note`` (a misprint of the paper, or a number that it defines otherwise than we do);
+        no rows without any table of this scale.
     """
     compared = [record for record in EXPERIMENTS.values() if record.paper is not None]
-    names = [*(record.name for record in compared), *ANALYSES]
-    built = {name: frame for name in names if (frame := _built(results, name)) is not None}
+    names = [*tables(), *ANALYSES]
+    built = {name: frame for name in names if name != experiment.name and (frame := _built(results, name)) is not None}
     if not built:
         return pd.DataFrame()
     parts = {name: _compare_analysis(built.get(name), name) for name in ANALYSES}
@@ -47,30 +50,66 @@ def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
         parts[record.name] = resolve(str(record.paper))(ours, record)
     # Analyses stand between what is compared at large and what sums up.
     order = sorted(parts, key=lambda name: 1 if name in ANALYSES else 2 * (EXPERIMENTS[name].group == "summary"))
+    parts[CLAIMS], order = compare_claims(built), [*order, CLAIMS]
     frame = pd.concat([parts[name].assign(table=name) for name in order], ignore_index=True)
     frame = frame[frame["paper"].notna() | frame["ours"].notna()]
-    return frame.assign(difference=frame["ours"] - frame["paper"])
+    notes = [note_of(*cell) for cell in frame[["table", "row", "column"]].itertuples(index=False, name=None)]
+    return frame.assign(difference=frame["ours"] - frame["paper"], note=pd.Series(notes, frame.index, object))
 
 
 def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """Averages, and the tables without any; single variants and instances are in the long form only."""
+    """Averages, claims and the tables without averages; then misprints of the paper, then differing definitions.
+
+    Other numbers of single variants and instances are in the long form only.
+    """
     averages = frame["row"].str.startswith(AVERAGE)
-    shown = frame[averages | ~averages.groupby(frame["table"]).transform("any")]
-    keys = ["table", "row", "column"]
-    cells = [written(shown, name.capitalize(), name, plain) for name in ("paper", "ours", "difference")]
     facts = (
         f"Difference is ours minus the paper's. {frame['ours'].count()} of {len(frame)} numbers have a counterpart. "
-        f"Single variants and instances are in the Parquet and CSV files only."
+        f"Single variants and instances are in the Parquet and CSV files only. A note says that a number of the paper "
+        f"is a misprint, or that its definition differs from ours; tables below say how."
     )
-    return [
-        print_table(
-            captioned(frame, experiment, "", facts),
-            cells,
-            [key.capitalize() for key in keys],
-            Axis(keys, {cell: cell for cell in shown[keys].itertuples(index=False, name=None)}),
-            Axis.of("measure", measures(cells), ""),
-        )
+    shown = frame[averages | ~averages.groupby(frame["table"]).transform("any")]
+    shown = shown.assign(kind=shown["note"].str.partition(":")[0])
+    kinds = written(shown, "Note", "kind", lambda kind: "" if pd.isna(kind) else kind)
+    wrong = frame[frame["note"].str.startswith(MISPRINT, na=False)]
+    wrong = wrong.assign(text=wrong["note"].str.removeprefix(MISPRINT).str.partition(";")[0])
+    rights = written(wrong, "Misprint", "text", str)
+    printed = [
+        (shown, [*_numbers(shown), kinds], captioned(frame, experiment, "", facts)),
+        (wrong, [*_numbers(wrong), rights], captioned(frame, experiment, ": misprints of the paper")),
     ]
+    keys = ["table", "row", "column"]
+    return [
+        *(
+            print_table(
+                caption,
+                cells,
+                [key.capitalize() for key in keys],
+                Axis(keys, {cell: cell for cell in rows[keys].itertuples(index=False, name=None)}),
+                Axis.of("measure", measures(cells), ""),
+            )
+            for rows, cells, caption in printed
+            if not rows.empty
+        ),
+        _definitions(frame, experiment),
+    ]
+
+
+def _numbers(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    return [written(rows, name.capitalize(), name, plain) for name in ("paper", "ours", "difference")]
+
+
+def _definitions(frame: pd.DataFrame, experiment: Experiment) -> PrintedTable:
+    """In which numbers ours are defined otherwise than the paper's."""
+    long = pd.DataFrame(DEFINITIONS, columns=["table", "row", "column", "text"])
+    keys = ["table", "row", "column"]
+    return print_table(
+        captioned(frame, experiment, ": differing definitions; * stands for any text"),
+        [written(long, "Ours", "text", str)],
+        [key.capitalize() for key in keys],
+        Axis(keys, {cell: cell for cell in long[keys].itertuples(index=False, name=None)}),
+        Axis.of("measure", ["Ours"], ""),
+    )
 
 
 def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
