@@ -299,11 +299,11 @@ def _solve_by_solver(instances: Instances[NodeArrays], settings: SolverSettings,
 def _solution(instances: Instances[NodeArrays], row: SolutionRow) -> Solution:
     """A row with its routes, checked once more."""
     if row.cost is None:
-        return Solution(None, (), (), False, row.seconds, row.method, row.reason)
+        return Solution(None, (), (), False, row.seconds or 0.0, row.method, row.reason)
     report = check_tour(instances, row.instance, row.actions, POLICY_TOLERANCE)
     routes = tuple(actions_to_routes(row.actions, instances.num_depots))
     feasible = report.first_problem is None
-    return Solution(report.cost, routes, row.actions, feasible, row.seconds, row.method, report.first_problem)
+    return Solution(report.cost, routes, row.actions, feasible, row.seconds or 0.0, row.method, report.first_problem)
 
 
 def _checked(

@@ -5,6 +5,8 @@ import json
 import os
 from pathlib import Path
 
+from polarvrp.errors import ConfigError
+
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
     """Which trained policy, and how hard it tries."""
@@ -18,6 +20,28 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_argument(parser)
     parser.add_argument("--run", help="refuse weights of another run")
     parser.add_argument("--fingerprint", help="refuse weights trained by another specification")
+
+
+def add_library_arguments(parser: argparse.ArgumentParser) -> None:
+    """How costs of library files count, where the files do not say it."""
+    parser.add_argument(
+        "--distances",
+        choices=("rounded", "truncated", "up", "down", "exact"),
+        help="how costs of library files count distances: nearest integer, one decimal cut off, next integer above or "
+        "below, not rounded (default: the convention of the instance's set)",
+    )
+    parser.add_argument("--open", action="store_true", help="routes of library files end at their last customer")
+
+
+def refuse_library_options(options: argparse.Namespace) -> None:
+    """Refuse the options of library files beside a set.
+
+    Raises:
+        ConfigError: If one is given.
+    """
+    if options.distances is not None or options.open:
+        option = "--open" if options.distances is None else "--distances"
+        raise ConfigError(f"{option} is for library files; files of solutions say what they hold")
 
 
 def add_engine_argument(parser: argparse.ArgumentParser) -> None:

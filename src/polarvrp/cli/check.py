@@ -2,18 +2,17 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from polarvrp.errors import ConfigError, InfeasibleTourError
+from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
+from polarvrp.errors import InfeasibleTourError
 from polarvrp.tolerances import COST_TOLERANCE
 
 if TYPE_CHECKING:
     from polarvrp.solutions.checking import Verdict
+    from polarvrp.solutions.importing import Imported
 
 SHOWN_ROWS = 10
-
-SET_X = Path("set-x")
-"""Stands for the instances of CVRPLIB's Set-X, which the package holds."""
 
 PRINTED_COST_TOLERANCE = 0.005
 """Library solutions with unrounded distances state their cost with two decimals."""
@@ -24,31 +23,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "instances", type=Path, metavar="INSTANCES", help="a set (.npz), a library file (.vrp, .txt), or the word set-x"
     )
-    parser.add_argument("solutions", type=Path, metavar="SOLUTIONS", help="its solutions (.parquet, or .sol)")
     parser.add_argument(
-        "--distances",
-        choices=("rounded", "truncated", "up", "down", "exact"),
-        help="how the cost of a .sol counts distances: nearest integer, one decimal cut off, next integer above or "
-        "below, not rounded (default: the convention of the instance's set)",
+        "solutions",
+        type=Path,
+        metavar="SOLUTIONS",
+        help="its solutions: ours or a plain Parquet of routes (.parquet), RouteFinder's (.npz), or a .sol",
     )
-    parser.add_argument("--open", action="store_true", help="routes of a .sol end at their last customer")
+    add_library_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     """Check and print; 0 if all is well, 1 if a solution is infeasible or its cost wrong."""
-    if options.instances.suffix == ".npz" or options.instances == SET_X:
-        from polarvrp.solutions.checking import check_set, check_set_x
+    from polarvrp.solutions.checking import check_foreign, check_library, check_set, check_set_x, is_foreign
+    from polarvrp.solutions.importing import SET_X
 
-        if options.distances is not None or options.open:
-            option = "--open" if options.distances is None else "--distances"
-            raise ConfigError(f"{option} is for library files; files of solutions say what they hold")
+    if options.instances.suffix == ".npz" or options.instances == SET_X:
+        refuse_library_options(options)
         if options.instances == SET_X:
             return _print_verdict(options.solutions, check_set_x(options.solutions))
-        return _print_verdict(options.solutions, check_set(options.instances, options.solutions))
-    return _check_library(options)
+        check = check_foreign if is_foreign(options.solutions) else check_set
+        return _print_verdict(options.solutions, check(options.instances, options.solutions))
+    if options.solutions.suffix == ".parquet":
+        from polarvrp.problem.library_files import read_library
+        from polarvrp.problem.library_instances import Rounding
+
+        rounding = None if options.distances is None else Rounding(options.distances)
+        library = read_library(options.instances, rounding, options.open)
+        return _print_verdict(options.solutions, check_library(library, options.solutions, rounding))
+    return _check_sol(options)
 
 
-def _print_verdict(path: Path, verdict: "Verdict") -> int:
+def _print_verdict(path: Path, verdict: "Verdict | Imported[Any]") -> int:
     for line in verdict.problems[:SHOWN_ROWS]:
         print(line)
     if len(verdict.problems) > SHOWN_ROWS:
@@ -57,7 +62,7 @@ def _print_verdict(path: Path, verdict: "Verdict") -> int:
     return 1 if verdict.problems else 0
 
 
-def _check_library(options: argparse.Namespace) -> int:
+def _check_sol(options: argparse.Namespace) -> int:
     from polarvrp.problem.library_files import read_library
     from polarvrp.problem.library_instances import Rounding
     from polarvrp.problem.library_prices import at_cheapest_depots, check_routes

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import keyword
 import logging
 import sys
 
@@ -15,6 +16,7 @@ COMMANDS = {
     "evaluate": "solve a set with a trained policy",
     "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
     "check": "verify stored solutions exactly",
+    "import": "take in others' solutions, checked and priced exactly",
     "describe": "parts and parameter count of a network as JSON",
     "models": "list shipped and local models with sizes, variants and gaps",
     "doctor": "check the machine: card, versions, rates, every kernel",
@@ -48,7 +50,8 @@ def main(arguments: list[str]) -> int:
     for name, summary in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
         if name == chosen:
-            modules[name] = importlib.import_module(f"polarvrp.cli.{name.replace('-', '_')}")
+            module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
+            modules[name] = importlib.import_module(f"polarvrp.cli.{module}")
             modules[name].add_arguments(subparser)
     options = parser.parse_args(arguments)
     try:

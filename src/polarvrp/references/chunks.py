@@ -124,7 +124,7 @@ def _with_earlier(earlier: SolutionRow | None, solved: SolutionRow, settings: So
     better = solved if solved.cost is not None and solved.cost <= earlier.cost else earlier
     return replace(
         better,
-        seconds=earlier.seconds + solved.seconds,
+        seconds=(earlier.seconds or 0.0) + (solved.seconds or 0.0),
         iterations=(earlier.iterations or 0) + (solved.iterations or 0),
         limit_seconds=settings.seconds,
     )

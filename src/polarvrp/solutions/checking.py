@@ -1,7 +1,7 @@
 """Exact verification of files of solutions, by code that no solver or network shares."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,16 @@ from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes, check_tour
 from polarvrp.problem.variants import parse_variant
 from polarvrp.problem.vrplib import load_set_x
-from polarvrp.solutions.solutions import read_solutions
+from polarvrp.solutions.foreign import read_foreign
+from polarvrp.solutions.importing import Imported, import_set, price_library
+from polarvrp.solutions.library_rows import LibraryRow, is_library_table, read_library_rows
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import provenance, read_solutions
 from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE, REFERENCE_TOLERANCE
 
 SET_X_COLUMNS = ("instance", "best_known", "cost", "actions")
@@ -56,7 +61,8 @@ def check_set(instances_path: Path, solutions_path: Path) -> Verdict:
     instances = read_instances(instances_path)
     table = read_solutions(solutions_path)
     key = "run" if "run" in table.column_names else "solver"
-    tolerance = POLICY_TOLERANCE if key == "run" else REFERENCE_TOLERANCE
+    ours = key == "solver" and "imported" not in provenance(table)
+    tolerance = REFERENCE_TOLERANCE if ours else POLICY_TOLERANCE
     rows = table.select(["variant", "num_customers", "instance", key, "cost", "actions"]).to_pylist()
     _require_rows_of(instances, rows, key, f"{solutions_path} does not belong to {instances_path}")
     solved = [row for row in rows if row["cost"] is not None]
@@ -75,9 +81,55 @@ def check_set_x(path: Path) -> Verdict:
     names = [row["instance"] for row in rows]
     if len(set(names)) < len(names):
         raise DataError(f"{path} solves an instance twice; make it again with polarvrp evaluate-set-x")
-    found = [(row["instance"], _library_problem(row)) for row in rows]
+    solved = [row for row in rows if row["cost"] is not None]
+    found = [(row["instance"], _set_x_problem(row)) for row in solved]
     problems = tuple(f"{name}: {problem}" for name, problem in found if problem is not None)
-    return Verdict(len(rows), problems, tuple(float(row["cost"]) for row in rows))
+    return Verdict(len(rows), problems, tuple(float(row["cost"]) for row in solved))
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether solutions of a set are in others' form: an archive, or a Parquet that names no variants.
+
+    Raises:
+        DataError: If the file is missing or damaged.
+    """
+    return path.suffix.lower() == ".npz" or {"variant", "num_customers"}.isdisjoint(read_parquet(path).column_names)
+
+
+def check_foreign(instances_path: Path, path: Path) -> Imported[SolutionRow]:
+    """Check others' solutions of a set, whose stated costs are compared and not judged.
+
+    Raises:
+        DataError: If a file is unusable or they do not belong together.
+    """
+    return import_set(instances_path, read_foreign(path), path.stem)
+
+
+def check_library(
+    library: LibraryInstance, path: Path, rounding: Rounding | None = None
+) -> Verdict | Imported[LibraryRow]:
+    """Check the solutions of an instance in a Parquet file, ours or a plain one.
+
+    Args:
+        library: The instance.
+        path: The file; solutions of other instances in it are left out.
+        rounding: How distances count, None for what our file says.
+
+    Raises:
+        DataError: If the file is unusable or holds no solution of the instance.
+    """
+    if not is_library_table(read_parquet(path)):
+        solutions = [one for one in read_foreign(path) if str(one.instance).lower() == library.name.lower()]
+        if not solutions:
+            raise DataError(f"{path} holds no solution of {library.name}")
+        rows = tuple(price_library(library, solution, path.stem) for solution in solutions)
+        return Imported(rows, tuple(f"{row.instance}: {row.reason}" for row in rows if row.reason is not None), ())
+    ours = [row for row in read_library_rows(path) if row.instance.lower() == library.name.lower()]
+    if not ours:
+        raise DataError(f"{path} holds no solution of {library.name}")
+    found = [(row, _library_problem(library, row, rounding)) for row in ours if row.cost is not None]
+    problems = tuple(f"{row.instance} ({row.solver}): {problem}" for row, problem in found if problem is not None)
+    return Verdict(len(ours), problems, tuple(row.cost for row in ours if row.cost is not None))
 
 
 def read_set_x(path: Path) -> list[dict[str, Any]]:
@@ -94,7 +146,20 @@ def read_set_x(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _library_problem(row: Mapping[str, Any]) -> str | None:
+def _library_problem(library: LibraryInstance, row: LibraryRow, rounding: Rounding | None) -> str | None:
+    priced = replace(library, rounding=rounding or Rounding(row.rounding), open_routes=row.open_routes)
+    try:
+        report = check_routes(priced, actions_to_routes(row.actions, library.num_depots))
+    except InfeasibleTourError as error:
+        return str(error)
+    if report.first_problem is not None:
+        return report.first_problem
+    if row.cost is None or not abs(row.cost - report.cost) <= COST_TOLERANCE:
+        return f"its stored cost is {row.cost}, with {priced.rounding} distances it is {report.cost:.15g}"
+    return None
+
+
+def _set_x_problem(row: Mapping[str, Any]) -> str | None:
     library, best_known, _ = load_set_x(row["instance"])
     try:
         report = check_routes(library, actions_to_routes(row["actions"] or [], num_depots=1))

@@ -18,7 +18,7 @@ class SolutionRow:
         actions: Flat node list, depots first. One depot: the customers of each route, a 0 between routes; several
             depots: each route is its depot, then its customers. Empty when nothing was found.
         routes: Number of routes.
-        seconds: Measured wall time spent on the instance.
+        seconds: Measured wall time spent on the instance; None where others state none.
         max_violation: Largest raw excess over any constraint in float64, 0 when none, None without a solution.
         seed: Seed of the solver.
         limit_seconds: Time limit it was given.
@@ -35,7 +35,7 @@ class SolutionRow:
     cost: float | None
     actions: tuple[int, ...]
     routes: int
-    seconds: float
+    seconds: float | None
     max_violation: float | None
     seed: int | None = None
     limit_seconds: float | None = None

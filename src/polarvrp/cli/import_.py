@@ -1,0 +1,104 @@
+"""``polarvrp import``: others' solutions as files of solutions, checked and priced exactly."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
+from polarvrp.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from polarvrp.solutions.foreign import ForeignSolution
+    from polarvrp.solutions.importing import Imported
+    from polarvrp.solutions.library_rows import LibraryRow
+    from polarvrp.solutions.rows import SolutionRow
+
+SHOWN_PROBLEMS = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="RouteFinder's *_sol_*.npz, .sol files, or a plain Parquet with columns instance and routes or actions",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE.parquet")
+    parser.add_argument(
+        "--instances",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="what was solved: a set (.npz), library files, folders of them, or set-x (default: the file beside each)",
+    )
+    parser.add_argument(
+        "--method", metavar="NAME", help="who solved (default: as the archive's name says, else the output's name)"
+    )
+    add_library_arguments(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Write the file; 0 if every solution is right, 1 if one breaks a rule and so has no cost in it."""
+    from polarvrp.solutions.foreign import read_foreign, stated_solver
+
+    if options.output.resolve() in [path.resolve() for path in (*options.files, *options.instances)]:
+        raise ConfigError("--output must name another file than those that are read")
+    solutions = [solution for path in options.files for solution in read_foreign(path)]
+    if not solutions:
+        raise DataError(f"{options.files[0]} holds no solutions")
+    named = {stated_solver(path) for path in options.files}
+    method = options.method or (named.pop() if len(named) == 1 else None) or options.output.stem
+    found: Imported[SolutionRow] | Imported[LibraryRow]
+    if all(isinstance(solution.instance, int) for solution in solutions):
+        found = _import_set(solutions, method, options)
+    elif any(isinstance(solution.instance, int) for solution in solutions):
+        raise ConfigError("solutions of a set and of library instances do not mix; import them one after the other")
+    else:
+        found = _import_library(solutions, method, options)
+    for line in found.problems[:SHOWN_PROBLEMS]:
+        print(line)
+    if len(found.problems) > SHOWN_PROBLEMS:
+        print(f"... and {len(found.problems) - SHOWN_PROBLEMS} more")
+    print(f"{options.output}: {found.summary}")
+    return 1 if found.problems else 0
+
+
+def _import_set(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[SolutionRow]:
+    from polarvrp.solutions.foreign import instances_beside
+    from polarvrp.solutions.importing import import_set
+    from polarvrp.solutions.solutions import write_solutions
+
+    refuse_library_options(options)
+    if len(options.instances) > 1:
+        raise ConfigError(f"--instances must name one set, got {len(options.instances)}; import set by set")
+    sets = options.instances or list(dict.fromkeys(instances_beside(path) for path in options.files))
+    if len(sets) > 1 or sets[0] is None:
+        raise ConfigError(f"which set do {', '.join(map(str, options.files))} solve? name it by --instances SET.npz")
+    found = import_set(sets[0], solutions, method)
+    write_solutions(options.output, found.rows, "solver", _provenance(options, sets))
+    return found
+
+
+def _import_library(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[LibraryRow]:
+    from polarvrp.problem.library_instances import Rounding
+    from polarvrp.solutions.importing import import_library
+    from polarvrp.solutions.library_rows import write_library_rows
+
+    rounding = None if options.distances is None else Rounding(options.distances)
+    found = import_library(solutions, options.instances, method, rounding, options.open)
+    write_library_rows(options.output, found.rows, _provenance(options, []))
+    return found
+
+
+def _provenance(options: argparse.Namespace, sets: list[Path]) -> dict[str, Any]:
+    """What was imported, each file with the SHA-256 of its content."""
+    from polarvrp import __version__
+
+    files = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in (*options.files, *sets)}
+    return {"imported": files, "polarvrp": __version__}

@@ -1,0 +1,200 @@
+"""Others' solutions checked and priced exactly: their stated costs become ours, and what breaks a rule has none."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from polarvrp.errors import DataError, InfeasibleTourError
+from polarvrp.problem.datasets import read_instances, variant_of
+from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.library_files import read_library
+from polarvrp.problem.library_instances import LibraryInstance, Rounding
+from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
+from polarvrp.problem.tours import Route, check_tour, routes_to_actions
+from polarvrp.problem.vrplib import load_set_x, read_sol, set_x_names
+from polarvrp.solutions.foreign import ForeignSolution, instances_beside
+from polarvrp.solutions.library_rows import LibraryRow, library_row, unsolved_row
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.tolerances import POLICY_TOLERANCE
+
+SET_X = Path("set-x")
+"""Stands for the instances of CVRPLIB's Set-X, which the package holds."""
+
+NO_SOLUTION = "the file holds no solution"
+
+Row = TypeVar("Row", SolutionRow, LibraryRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported(Generic[Row]):
+    """What came of others' solutions.
+
+    Attributes:
+        rows: One a solution, in the order of the instances.
+        problems: One line for each solution that breaks a rule.
+        differences: How far each stated cost is from the exact one; without those that break a rule or state none.
+    """
+
+    rows: tuple[Row, ...]
+    problems: tuple[str, ...]
+    differences: tuple[float, ...]
+
+    @property
+    def summary(self) -> str:
+        """Counts, mean exact cost and the largest difference to a stated one, in one line."""
+        costs = [row.cost for row in self.rows if row.cost is not None]
+        broken, missing = len(self.problems), len(self.rows) - len(costs) - len(self.problems)
+        mean = f", mean cost {sum(costs) / len(costs):.6f}" if costs else ""
+        stated = f", stated costs are off by at most {max(self.differences):.2g}" if self.differences else ""
+        return f"{len(self.rows)} solutions, {len(costs)} right, {broken} break a rule, {missing} missing{mean}{stated}"
+
+
+def import_set(path: Path, solutions: Sequence[ForeignSolution], solver: str) -> Imported[SolutionRow]:
+    """Solutions of a set.
+
+    Args:
+        path: The set, ``.npz``.
+        solutions: Those of some of its instances.
+        solver: Name for the rows.
+
+    Raises:
+        DataError: If the set is unusable, or a solution is of an instance that it does not hold or that has another.
+    """
+    instances = read_instances(path)
+    rows, problems, differences = dict[int, SolutionRow](), list[str](), list[float]()
+    for solution in solutions:
+        index = solution.instance
+        if not isinstance(index, int) or not 0 <= index < len(instances):
+            held = f"{path} holds 0 to {len(instances) - 1}"
+            raise DataError(f"{solution.source} solves instance {index!r}, {held}; is it another set?")
+        if index in rows:
+            raise DataError(f"{solution.source} solves instance {index} of {path} a second time; drop one")
+        rows[index] = _set_row(instances, index, solution, solver)
+        cost, reason = rows[index].cost, rows[index].reason
+        if reason not in (None, NO_SOLUTION):
+            problems.append(f"instance {index}: {reason}")
+        if cost is not None and solution.cost is not None:
+            differences.append(abs(cost - solution.cost))
+    return Imported(tuple(rows[index] for index in sorted(rows)), tuple(problems), tuple(differences))
+
+
+def import_library(
+    solutions: Sequence[ForeignSolution],
+    places: Sequence[Path],
+    solver: str,
+    rounding: Rounding | None = None,
+    open_routes: bool = False,
+) -> Imported[LibraryRow]:
+    """Solutions of library instances.
+
+    Args:
+        solutions: Those of any instances, each by its name.
+        places: Files of instances, folders of them, or ``SET_X``; none for those beside the solutions, then Set-X.
+        solver: Name for the rows.
+        rounding: How distances count, None for the convention of each instance's set.
+        open_routes: Whether routes end at their last customer.
+
+    Raises:
+        DataError: If an instance is not found or unusable, or solved twice.
+    """
+    shelf = _files_by_stem(places)
+    rows, problems, differences = list[LibraryRow](), list[str](), list[float]()
+    for solution in solutions:
+        library, best_known = _find_library(solution, shelf, bool(places), rounding, open_routes)
+        if any(row.instance == library.name for row in rows):
+            raise DataError(f"{solution.source} solves {library.name} a second time; drop one")
+        row = price_library(library, solution, solver, best_known)
+        rows.append(row)
+        if row.reason not in (None, NO_SOLUTION):
+            problems.append(f"{library.name}: {row.reason}")
+        if row.cost is not None and solution.cost is not None:
+            differences.append(abs(row.cost - solution.cost))
+    return Imported(tuple(rows), tuple(problems), tuple(differences))
+
+
+def price_library(
+    library: LibraryInstance, solution: ForeignSolution, solver: str, best_known: float | None = None
+) -> LibraryRow:
+    """Exact price of a library instance's solution; routes that name no depot begin where they cost least."""
+    if not solution.is_solved:
+        return unsolved_row(library, solver, NO_SOLUTION, solution.seconds, best_known)
+    try:
+        routes = _library_routes(library, solution)
+        report = check_routes(library, routes)
+    except InfeasibleTourError as error:
+        return unsolved_row(library, solver, str(error), solution.seconds, best_known)
+    return library_row(library, solver, routes, report, solution.seconds, best_known)
+
+
+def _set_row(instances: Instances[NodeArrays], index: int, solution: ForeignSolution, solver: str) -> SolutionRow:
+    variant, size = variant_of(instances).name, instances.num_customers
+    unsolved = SolutionRow(
+        variant, size, index, solver, None, (), 0, solution.seconds, None, solver_version=None, reason=NO_SOLUTION
+    )
+    if not solution.is_solved:
+        return unsolved
+    try:
+        actions = routes_to_actions(solution.routes(instances.num_depots), instances.num_depots)
+        report = check_tour(instances, index, actions, POLICY_TOLERANCE)
+    except InfeasibleTourError as error:
+        return replace(unsolved, reason=str(error))
+    if report.first_problem is not None:
+        return replace(unsolved, reason=report.first_problem)
+    found = (report.cost, tuple(actions), report.num_routes, solution.seconds, report.max_violation)
+    return SolutionRow(variant, size, index, solver, *found)
+
+
+def _library_routes(library: LibraryInstance, solution: ForeignSolution) -> list[Route]:
+    listed = solution.listed
+    if listed is None or any(node < library.num_depots for route in listed for node in route[:1]):
+        return solution.routes(library.num_depots)
+    return at_cheapest_depots(library, [Route(0, route) for route in listed if route])
+
+
+def _files_by_stem(places: Sequence[Path]) -> dict[str, Path]:
+    """Files of instances by their names in lower case."""
+    found: dict[str, Path] = {}
+    for place in places:
+        if place == SET_X:
+            continue
+        if not place.exists():
+            raise DataError(f"{place} does not exist; name a file of an instance, a folder of them, or set-x")
+        files = sorted(place.iterdir()) if place.is_dir() else [place]
+        found |= {file.stem.lower(): file for file in files if file.suffix.lower() in (".vrp", ".txt")}
+    return found
+
+
+def _find_library(
+    solution: ForeignSolution, shelf: dict[str, Path], is_named: bool, rounding: Rounding | None, open_routes: bool
+) -> tuple[LibraryInstance, float | None]:
+    """The instance of a solution, and its best known cost where one is at hand."""
+    name = str(solution.instance)
+    path = shelf.get(name.lower()) if is_named else instances_beside(solution.source)
+    if path is not None:
+        library = read_library(path, rounding, open_routes)
+        return library, _best_known(library, path, solution.source)
+    known = {other.lower(): other for other in set_x_names()}
+    if name.lower() not in known:
+        where = "among the named instances" if is_named else "beside it"
+        raise DataError(f"{solution.source}: there is no instance {name!r} {where}; name its file by --instances")
+    library, best_known, _ = load_set_x(known[name.lower()])
+    library = replace(library, rounding=rounding or library.rounding, open_routes=open_routes)
+    return library, float(best_known) if library.rounding is Rounding.NEAREST and not open_routes else None
+
+
+def _best_known(library: LibraryInstance, path: Path, source: Path) -> float | None:
+    """Cost of another solution beside the instance, if it is right; else that of Set-X for its instances."""
+    stem = re.sub(r"\.vrp$", "", path.name, flags=re.IGNORECASE).removesuffix(".txt")
+    beside = path.with_name(f"{stem}.sol")
+    if beside.is_file() and beside.resolve() != source.resolve():
+        solution = read_sol(beside)
+        try:
+            report = check_routes(library, at_cheapest_depots(library, solution.routes))
+        except InfeasibleTourError:
+            return None
+        return float(report.cost) if report.first_problem is None else None
+    if library.name in set_x_names() and library.rounding is Rounding.NEAREST and not library.open_routes:
+        return float(load_set_x(library.name)[1])
+    return None
