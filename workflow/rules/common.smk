@@ -26,14 +26,15 @@ STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
 
 # The machine's part, which a profile overrides by set-threads and set-resources. Jobs of the small scales run side by
-# side, a core each, unless a GPU is there to share.
-# At full scale trainings have cores for refinement, and nothing runs beside an evaluation, whose seconds go into a table.
-SMALL_JOBS = study.scale != "paper"
-TRAINING_THREADS = 1 if SMALL_JOBS else 16
-EVALUATION_THREADS = 1 if SMALL_JOBS else workflow.cores
-GPUS = 0 if SMALL_JOBS and not has_gpu_driver() else 1
-
+# side, a core each, unless a GPU is there to share. At full scale every job on a GPU takes the same cores, for the
+# refinement of trainings: whatever ends on a GPU leaves room for whatever is next there.
 workflow.global_resources.setdefault("gpu", 1)  # the default profile says so too; here for those who bypass it
+
+SMALL_JOBS = study.scale != "paper"
+CORES_OF_A_GPU = workflow.cores // max(workflow.global_resources["gpu"].value, 1)
+GPU_JOB_THREADS = 1 if SMALL_JOBS else max(min(CORES_OF_A_GPU, 16), 1)
+GPUS = 0 if SMALL_JOBS and not has_gpu_driver() else 1
+TRAINING_PRIORITY = 1  # before evaluations and everything else
 
 
 wildcard_constraints:

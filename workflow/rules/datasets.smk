@@ -3,6 +3,7 @@ rule generate_dataset:
         DATASET,
     log:
         layout.log("generate_dataset", "{split}-{variant}-n{n}"),
+    localrule: True
     conda:
         "../envs/main.yaml"
     threads: 1

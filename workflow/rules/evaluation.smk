@@ -9,7 +9,7 @@ rule evaluate_policy:
         layout.log("evaluate_policy", SIZED_RUN),
     conda:
         "../envs/main.yaml"
-    threads: EVALUATION_THREADS
+    threads: GPU_JOB_THREADS
     resources:
         gpu=GPUS,
     params:
@@ -40,7 +40,7 @@ rule evaluate_set_x:
         layout.log("evaluate_set_x", SIZED_RUN),
     conda:
         "../envs/main.yaml"
-    threads: EVALUATION_THREADS
+    threads: GPU_JOB_THREADS
     resources:
         gpu=GPUS,
     params:

@@ -48,6 +48,7 @@ else:
             REFERENCE,
         log:
             layout.log("merge_references", "{split}-{solver}-{variant}-n{n}"),
+        localrule: True
         conda:
             "../envs/main.yaml"
         threads: 1

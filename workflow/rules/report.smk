@@ -6,6 +6,7 @@ rule write_report:
         layout.report,
     log:
         layout.log("write_report", "all"),
+    localrule: True
     conda:
         "../envs/main.yaml"
     threads: 1

@@ -19,6 +19,7 @@ for name, experiment in EXPERIMENTS.items():
                 latex=layout.table(name, "tex"),
             log:
                 layout.log("build_table", name),
+            localrule: True
             conda:
                 "../envs/main.yaml"
             threads: 1
@@ -52,6 +53,7 @@ for name, experiment in EXPERIMENTS.items():
                 pdf=layout.figure(name, "pdf"),
             log:
                 layout.log("draw_figure", name),
+            localrule: True
             conda:
                 "../envs/main.yaml"
             threads: 1

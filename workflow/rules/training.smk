@@ -8,10 +8,11 @@ rule train_policy:
         metadata=METADATA,
     log:
         layout.log("train_policy", "{run}"),
+    priority: TRAINING_PRIORITY
     retries: 2
     conda:
         "../envs/main.yaml"
-    threads: TRAINING_THREADS
+    threads: GPU_JOB_THREADS
     resources:
         gpu=GPUS,
     params:

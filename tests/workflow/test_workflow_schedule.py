@@ -1,0 +1,73 @@
+"""In which order the workflow's jobs run: the real rules, commands that only pass time, and a clock."""
+
+import subprocess
+from itertools import pairwise
+
+import pytest
+
+from helpers.snakemake import Workflow
+from helpers.stub_commands import Span, StubCommands
+
+STUDY = """
+scale: paper
+variants: [CVRP, VRPMB]
+sizes:
+  - {num_customers: 50, batch_size: 256, reference_seconds: 10.0}
+transfer_size: 50
+backbones: [mtpomo, routefinder, polarnet]
+grid_backbones: []
+experiments: [in_distribution]
+"""
+CHUNKS = 2 * 2 * 20
+"""Variants, solvers, and parts of 50 of a set's 1,000 instances."""
+
+CHUNK_S = 1.0
+SECONDS = {"generate": 0.1, "reference": CHUNK_S, "train": 0.8, "evaluate": 0.2}
+
+pytestmark = pytest.mark.workflow
+
+
+def schedule(workflow: Workflow, *words: str) -> list[Span]:
+    """Jobs of a study, of the targets and with the options in ``words``, on 40 cores."""
+    stubs = StubCommands(workflow.folder, SECONDS)
+    study = workflow.folder / "study.yaml"
+    study.write_text(STUDY)
+    command = workflow.command(*words, "--cores", "40", "--configfile", study)
+    done = subprocess.run(
+        command, cwd=workflow.folder, env=stubs.environment(), capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return stubs.spans()
+
+
+def most_at_once(spans: list[Span]) -> int:
+    ends = sorted([(span.begin_s, 1) for span in spans] + [(span.end_s, -1) for span in spans])
+    running = most = 0
+    for _, change in ends:
+        running += change
+        most = max(most, running)
+    return most
+
+
+def test_gpu_is_busy_from_the_start_to_the_end_of_its_work_while_references_fill_the_other_cores(
+    workflow: Workflow,
+) -> None:
+    spans = schedule(workflow, "references", "evaluate")
+    on_gpu = [span for span in spans if span.command in ("train", "evaluate")]
+    chunks = [span for span in spans if span.command == "reference"]
+    assert len(chunks) == CHUNKS
+    assert [span.command for span in on_gpu] == ["train"] * 3 + ["evaluate"] * 3
+    assert most_at_once(on_gpu) == 1
+    # A chunk takes longer than what is allowed to pass: no job for the GPU waited for the end of one.
+    assert sum(chunk.end_s < on_gpu[0].begin_s for chunk in chunks) == 0
+    assert all(after.begin_s - before.end_s < CHUNK_S / 2 for before, after in pairwise(on_gpu))
+    # 16 of the 40 cores are the GPU's, until it has no work left.
+    beside = [chunk for chunk in chunks if chunk.begin_s < on_gpu[-1].begin_s]
+    assert 20 <= most_at_once(beside) <= 24
+
+
+def test_two_gpus_are_both_busy(workflow: Workflow) -> None:
+    spans = schedule(workflow, "train", "--resources", "gpu=2")
+    trainings = [span for span in spans if span.command == "train"]
+    assert most_at_once(trainings) == 2
+    assert trainings[1].begin_s < trainings[0].end_s
