@@ -14,7 +14,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "polarvrp"
 LAYERS = (
-    ("errors", "tolerances", "seeds", "files", "progress", "machine", "workers"),
+    ("errors", "tolerances", "seeds", "files", "outputs", "progress", "machine", "workers"),
     ("problem",),
     ("catalog",),
     ("config",),
@@ -29,7 +29,7 @@ LAYERS = (
     ("api", "cli"),
 )
 LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-BESIDE = {("files", "errors")}
+BESIDE = {("files", "errors"), ("outputs", "errors"), ("outputs", "files")}
 """Imports between rooms of one layer, in the one direction that the code needs."""
 
 FACE = {"", "__main__"}

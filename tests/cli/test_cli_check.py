@@ -75,14 +75,15 @@ def test_a_wrong_cost_is_shown_with_the_exact_one(case: Case, capsys: pytest.Cap
     assert "3 rows, 2 right, 1 wrong, 0 without a solution" in lines[1]
 
 
-def test_a_cost_that_is_no_number_is_refused(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cost_that_is_no_number_is_wrong(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     """Our writer refuses it; a foreign file may hold it."""
     assert case.check() == 0
     table = read_solutions(case.solutions_path)
     costs = pa.array([table["cost"][0].as_py(), float("nan"), table["cost"][2].as_py()])
-    pq.write_table(table.set_column(table.schema.get_field_index("cost"), "cost", costs), case.solutions_path)
-    assert main(["check", str(case.instances_path), str(case.solutions_path)]) == 2
-    assert "column cost has a number that is not finite" in capsys.readouterr().err
+    foreign = table.set_column(table.schema.get_field_index("cost"), "cost", costs).replace_schema_metadata(None)
+    pq.write_table(foreign, case.solutions_path)
+    assert main(["check", str(case.instances_path), str(case.solutions_path)]) == 1
+    assert "instance 1 (pyvrp): its stored cost is nan" in capsys.readouterr().out
 
 
 def swapped_route(actions: tuple[int, ...]) -> tuple[int, ...]:

@@ -81,10 +81,13 @@ def test_evaluations_lease_their_card_as_trainings_do(
 
     monkeypatch.setattr(locks, "leased_device", lease)
     model, output = ["--model", str(folder / "moved.safetensors")], ["--output", str(tmp_path / "out.parquet")]
+    elsewhere = ["--output", str(tmp_path / "set_x.parquet")]
     assert main(["evaluate", str(folder / "CVRP.npz"), *model, *output]) == 0
     provenance = json.loads(read_solutions(tmp_path / "out.parquet").schema.metadata[PROVENANCE])
     assert provenance["card"] is None and provenance["device"]
-    assert main(["evaluate-set-x", "--instances", "1", "--starts", "1", "--augmentations", "1", *model, *output]) == 0
+    assert (
+        main(["evaluate-set-x", "--instances", "1", "--starts", "1", "--augmentations", "1", *model, *elsewhere]) == 0
+    )
     assert leases == 2 * ["taken", "returned"]
 
 
@@ -165,7 +168,7 @@ def test_impossible_instances_are_named_and_stop_only_a_set_without_any_other(
         # two sets, one output
         (["evaluate", "{CVRP}", "{CVRP}", "--model", "{model}", "--output", "{out}"], "one file a set"),
         # an output that is a set
-        (["evaluate", "{CVRP}", "--model", "{model}", "--output", "{CVRP}"], "other files than the sets"),
+        (["evaluate", "{CVRP}", "--model", "{model}", "--output", "{CVRP}"], "--output must end in .parquet"),
         # one output for two sets
         (
             ["evaluate", "{CVRP}", "{CVRP}", "--model", "{model}", "--output", "{out}", "{out}"],

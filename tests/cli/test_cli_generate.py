@@ -72,7 +72,9 @@ def test_another_set_is_not_overwritten(
     generate(path)
     before = path.read_bytes()
     assert generate(path, **change) == 2
-    assert f"{path} holds another set ({message}); move it away or choose another --output" in capsys.readouterr().err
+    assert (
+        f"{path} holds something else ({message}); move it away or choose another --output" in capsys.readouterr().err
+    )
     assert path.read_bytes() == before
 
 
@@ -80,7 +82,7 @@ def test_a_foreign_file_is_not_overwritten(tmp_path: Path, capsys: pytest.Captur
     path = tmp_path / "set.npz"
     path.write_text("my only copy")
     assert generate(path) == 2
-    assert "no .npz archive" in capsys.readouterr().err
+    assert "exists and does not say what it holds; move it away" in capsys.readouterr().err
     assert path.read_text() == "my only copy"
 
 

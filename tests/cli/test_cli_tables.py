@@ -34,8 +34,6 @@ def test_runs_limit_the_table(root: Path) -> None:
 
 def test_gaps_to_the_best_known_costs(root: Path) -> None:
     ResultsFolder(root).solve("best_known", "CVRP", 10, [9.0, 9.0])
-    (root / "references" / "test").mkdir(exist_ok=True)
-    (root / "evaluations" / "test" / "best_known").rename(root / "references" / "test" / "best_known")
     command = ["tables", "in_distribution", "--results", str(root), "--reference", "best_known"]
     assert main(command) == 0
     rows = pq.read_table(root / "tables" / "in_distribution.parquet").to_pylist()

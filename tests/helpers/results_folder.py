@@ -34,7 +34,7 @@ class ResultsFolder:
         self, method: str, variant: str, num_customers: int, costs: Iterable[float | None], seconds: float = 0.5
     ) -> None:
         """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
-        key: Literal["solver", "run"] = "solver" if method in {"pyvrp", "ortools"} else "run"
+        key: Literal["solver", "run"] = "solver" if method in {"pyvrp", "ortools", "best_known"} else "run"
         folder = self.root / ("references" if key == "solver" else "evaluations") / "test" / method
         rows = [
             SolutionRow(

@@ -23,8 +23,9 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.references import chunks
 from polarvrp.references.chunks import solve_chunk
 from polarvrp.references.partial import PartialFile, StoredRow
+from polarvrp.solutions.merging import merge_solutions
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.solutions.solutions import merge_solutions, provenance, read_solutions, solution_rows
+from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows
 from polarvrp.solvers.pool import default_hard_limit
 from polarvrp.solvers.solve import SolverSettings
 

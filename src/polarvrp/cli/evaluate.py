@@ -36,9 +36,8 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"--output needs one file a set: got {len(options.output)} for {len(options.instances)}; list them in order"
         )
-    files = [path.resolve() for path in (*options.output, *dict.fromkeys(options.instances))]
-    if len(set(files)) < len(files):
-        raise ConfigError("--output must name other files than the sets and each file once")
+    if len({path.resolve() for path in options.output}) < len(options.output):
+        raise ConfigError("--output must name each file once")
     from polarvrp.problem.datasets import read_instances
 
     sets = [read_instances(path, first=options.first) for path in options.instances]
@@ -55,19 +54,26 @@ def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.
     """Solve the sets and write one file each."""
     from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.evaluate import evaluate_set, warm_up
+    from polarvrp.problem.datasets import variant_of
+    from polarvrp.problem.instances import instance_digests
     from polarvrp.progress import progress
+    from polarvrp.solutions.origin import DIGESTS, Origin, require_solutions_output
     from polarvrp.solutions.solutions import write_solutions
 
     decoding = Decoding(options.augmentations, protocol=options.protocol, engine=options.engine)
     effort = {"augmentations": options.augmentations, "protocol": options.protocol}
+    digests = [dict(enumerate(instance_digests(instances))) for instances in sets]
+    for instances, output, known in zip(sets, options.output, digests, strict=True):
+        origin = Origin(variant_of(instances).name, instances.num_customers, "run", trained.run)
+        require_solutions_output(output, origin, known, [*options.instances, trained.path])
     solver = GreedySolver(trained.policy, decoding, trained.bfloat16)
     warm_up(solver, sets[0])
-    jobs = list(zip(options.instances, sets, options.output, strict=True))
-    for path, instances, output in progress(jobs, len(jobs), trained.run, "set"):
+    jobs = list(zip(options.instances, sets, options.output, digests, strict=True))
+    for path, instances, output, known in progress(jobs, len(jobs), trained.run, "set"):
         rows = evaluate_set(solver, trained.run, instances)
         _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
         engine = {"engine": solver.engine(instances.num_nodes).level}
-        write_solutions(output, rows, key="run", metadata=trained.origin | effort | engine)
+        write_solutions(output, rows, key="run", metadata=trained.origin | effort | engine | {DIGESTS: known})
 
 
 def _report_unsolved(path: Path, reasons: list[str], count: int) -> None:

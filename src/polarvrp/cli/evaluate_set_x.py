@@ -28,7 +28,8 @@ def execute(options: argparse.Namespace) -> int:
 
     from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.models import load_trained
-    from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
+    from polarvrp.evaluation.set_x import evaluate_set_x, stated_set_x, write_set_x
+    from polarvrp.outputs import require_output
     from polarvrp.progress import progress
     from polarvrp.tables.set_x import mean_gaps
     from polarvrp.training.locks import leased_device
@@ -36,10 +37,11 @@ def execute(options: argparse.Namespace) -> int:
     decoding = Decoding(options.augmentations, max_starts=options.starts, engine=options.engine)
     with leased_device() as device:
         trained = load_trained(options.model, options.run, options.fingerprint, str(device))
+        require_output(options.output, ".parquet", {"run": trained.run}, [trained.path], stated=stated_set_x)
         solved = evaluate_set_x(GreedySolver(trained.policy, decoding, trained.bfloat16), names)
         rows = list(progress(solved, len(names), trained.run, "instance"))
     effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
-    write_set_x(options.output, rows, trained.origin | effort)
+    write_set_x(options.output, rows, trained.origin | effort | {"run": trained.run})
     print(f"{options.output}: mean gaps to the best known costs, with rounded distances and as the paper counts")
     for group, gaps in mean_gaps(rows).iterrows():
         print(f"  {group}: {gaps['gap_percent']:.3f} %, {gaps['published_gap_percent']:.3f} %")

@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from polarvrp.errors import ConfigError
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
@@ -26,8 +24,6 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.problem.sets import write_set
     from polarvrp.problem.variants import parse_variant
 
-    if options.output.suffix != ".npz":
-        raise ConfigError(f"--output must end in .npz, got {options.output}")
     name = parse_variant(options.variant).name
     write_set(options.output, name, options.num_customers, options.instances, options.seed)
     print(

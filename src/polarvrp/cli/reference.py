@@ -2,8 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polarvrp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from polarvrp.problem.instances import Instances, NodeArrays
 
 SOLVING = (
     *("solver", "seconds", "first", "start", "count", "workers", "seed", "iterations", "hard_limit", "warm_start"),
@@ -33,7 +37,9 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command; instances without a solution are reported and do not make it fail."""
     from polarvrp.problem.datasets import read_instances
     from polarvrp.solutions.best_known import write_best_known
-    from polarvrp.solutions.solutions import merge_solutions, read_solutions
+    from polarvrp.solutions.merging import merge_solutions
+    from polarvrp.solutions.origin import SEVERAL
+    from polarvrp.solutions.solutions import read_solutions
 
     _require_no_solving(options)
     if options.merge:
@@ -41,7 +47,9 @@ def execute(options: argparse.Namespace) -> int:
     elif options.instances is None:
         raise ConfigError("which instances? name an .npz file, or merge solved stretches with --merge")
     elif options.best_of:
-        write_best_known(read_instances(options.instances), options.best_of, options.output)
+        instances = read_instances(options.instances)
+        _require_output(options, instances, 0, SEVERAL)
+        write_best_known(instances, options.best_of, options.output)
     else:
         _solve(options)
     costs = read_solutions(options.output)["cost"]
@@ -76,7 +84,19 @@ def _solve(options: argparse.Namespace) -> None:
     start, stop = _stretch(options, len(instances))
     stretch = instances[start:stop]
     workers = 1 if options.workers is None else options.workers
+    _require_output(options, stretch, start, settings.solver)
     solve_chunk(stretch, settings, options.output, start, workers, options.hard_limit, warm_starts)
+
+
+def _require_output(options: argparse.Namespace, solved: "Instances[NodeArrays]", start: int, method: str) -> None:
+    """Refuse an output that is an input or holds something else; see ``outputs.require_output``."""
+    from polarvrp.problem.datasets import variant_of
+    from polarvrp.problem.instances import instance_digests
+    from polarvrp.solutions.origin import Origin, require_solutions_output
+
+    origin = Origin(variant_of(solved).name, solved.num_customers, "solver", method)
+    inputs = [options.instances, *(options.best_of or ()), *([options.warm_start] if options.warm_start else ())]
+    require_solutions_output(options.output, origin, dict(enumerate(instance_digests(solved), start)), inputs)
 
 
 def _stretch(options: argparse.Namespace, available: int) -> tuple[int, int]:

@@ -19,11 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the page and print its path."""
+    from polarvrp.outputs import require_output
     from polarvrp.tables.report import write_report
     from polarvrp.tables.sources import Results
 
     results = Results(results_folder(options), options.scale)
     output = options.output or results.layout.report
+    if options.output is not None:
+        inputs = [*results.layout.root.glob("tables/*"), *results.layout.root.glob("figures/*")]
+        require_output(output, ".html", {"report": options.scale}, inputs)
     write_report(results, output, options.names)
     print(output)
     return 0

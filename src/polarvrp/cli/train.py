@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from polarvrp.cli.arguments import add_engine_argument
 from polarvrp.cli.specification import add_specification_arguments, read_specification
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.outputs import require_output
 
 if TYPE_CHECKING:
     from polarvrp.config.study import StudyConfig
@@ -55,7 +56,15 @@ def execute(options: argparse.Namespace) -> int:
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {workers}")
 
+    from polarvrp.study.shipped import MODEL_FILES
     from polarvrp.training.trainer import TrainJob, train
+
+    if options.output is not None:
+        for name in MODEL_FILES:  # the first is the weights
+            path = options.output if name == MODEL_FILES[0] else options.output.with_name(name)
+            require_output(
+                path, path.suffix if path != options.output else ".safetensors", {"run": run.name}, validation
+            )
 
     job = TrainJob(
         run=run.name,

@@ -27,6 +27,7 @@ class Model:
         provenance: What its file says of its making.
         device: Where it computes.
         bfloat16: Whether its matrix products should run in bfloat16: on GPUs that compute it.
+        path: File of its weights.
     """
 
     policy: Policy
@@ -34,6 +35,7 @@ class Model:
     provenance: dict[str, Any]
     device: torch.device
     bfloat16: bool
+    path: Path
 
     @property
     def num_customers(self) -> int:
@@ -79,13 +81,14 @@ def load_trained(
         CheckpointMismatchError: If the weights are another run's or were trained by another specification.
     """
     chosen = _find_device(device)
-    policy, header = load_policy(find_weights(str(model), Layout()), chosen)
+    path = find_weights(str(model), Layout())
+    policy, header = load_policy(path, chosen)
     provenance = header["metadata"]
     found = {"run": provenance.get("run"), "fingerprint": provenance.get("fingerprint")}
     for name, wanted in (("run", run), ("fingerprint", fingerprint)):
         if wanted is not None and found[name] != wanted:
             raise CheckpointMismatchError(f"{model} holds {name} {found[name]}, not {wanted}; train that run first")
-    return Model(policy, str(found["run"]), provenance, chosen, has_bfloat16(chosen))
+    return Model(policy, str(found["run"]), provenance, chosen, has_bfloat16(chosen), path)
 
 
 def _find_device(name: str) -> torch.device:

@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from polarvrp.decoding.greedy import GreedySolver
-from polarvrp.errors import InfeasibleTourError
+from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import write_rows
+from polarvrp.outputs import stated_subject
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes
 from polarvrp.problem.vrplib import load_set_x, to_instances
+from polarvrp.solutions.checking import read_set_x
 
 SCHEMA = pa.schema(
     [
@@ -63,6 +65,17 @@ def evaluate_set_x(solver: GreedySolver, names: Sequence[str]) -> Iterator[dict[
             "seconds": seconds,
             "actions": actions,
         }
+
+
+def stated_set_x(path: Path) -> dict[str, Any] | None:
+    """What a file of costs on Set-X says about itself: its run; None if it is no such file."""
+    try:
+        read_set_x(path)
+    except DataError:
+        return None
+    said = stated_subject(path) or {}
+    model = said.get("model", {})
+    return {"run": model.get("run")} | said
 
 
 def write_set_x(path: Path, rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any]) -> None:

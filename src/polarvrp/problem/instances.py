@@ -6,6 +6,7 @@ Shape legend: B instances, N = K + n nodes (K depots first, then n customers).
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -117,3 +118,16 @@ def to_tensors(
 def to_arrays(instances: Instances[torch.Tensor]) -> Instances[NodeArrays]:
     """The same instances as NumPy arrays in main memory."""
     return instances._map(lambda tensor: tensor.detach().cpu().numpy())
+
+
+def instance_digests(instances: Instances[NodeArrays]) -> list[str]:
+    """Digest of everything that an instance's solutions depend on, 16 hexadecimal digits each, in order."""
+    names = [field.name for field in dataclasses.fields(instances) if field.name not in ("num_depots", "capacity")]
+    arrays = [(name, getattr(instances, name)) for name in names]
+    head = f"{instances.num_depots} {instances.capacity}".encode()
+    digests = []
+    for index in range(len(instances)):
+        rows = [(name, array[index]) for name, array in arrays]
+        parts = [f"{name} {row.dtype} {row.shape}".encode() + row.tobytes() for name, row in rows]
+        digests.append(hashlib.sha256(b" ".join([head, *parts])).hexdigest()[:16])
+    return digests

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from polarvrp.errors import DataError
+from polarvrp.files import exists
+from polarvrp.outputs import require_output
 from polarvrp.problem.datasets import read_arrays, read_metadata, write_arrays
 from polarvrp.problem.numpy_generator import GENERATOR_VERSION, generate_arrays
 from polarvrp.problem.variants import parse_variant
@@ -27,11 +29,7 @@ def write_set(path: Path, variant: str, num_customers: int, num_instances: int, 
     """
     known = parse_variant(variant)
     metadata = _origin(known.name, num_customers, num_instances, seed)
-    if path.exists():
-        found = read_metadata(path)
-        if found is None:
-            raise DataError(f"{path} exists and does not say how it was made; move it away or choose another --output")
-        _require_same_origin(path, found, metadata, "choose another --output")
+    require_output(path, ".npz", metadata)
     write_arrays(path, generate_arrays(known, num_customers, num_instances, seed), metadata)
 
 
@@ -44,7 +42,7 @@ def require_set(path: Path, variant: str, num_customers: int, num_instances: int
         ConfigError: If there is no such variant or a number is out of bounds.
         DataError: If ``path`` holds another set.
     """
-    if not path.exists():
+    if not exists(path):
         write_set(path, variant, num_customers, num_instances, seed)
         return
     known, found = parse_variant(variant), read_metadata(path)

@@ -9,16 +9,18 @@ import hashlib
 import logging
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from polarvrp import __version__
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import exists
 from polarvrp.machine import processor_name
-from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.progress import progress
 from polarvrp.references.partial import PartialFile, StoredRow
+from polarvrp.solutions.origin import DIGESTS
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows, write_solutions
 from polarvrp.solvers.pool import default_hard_limit, require_workers, solve_tasks
@@ -67,7 +69,7 @@ def solve_chunk(
     elif not hard_limit_s > 0:
         raise ConfigError(f"the hard limit must be above 0 seconds, got {hard_limit_s}")
     identity = _identity(settings, warm_starts)
-    fingerprints = {start + index: _fingerprint(instances, index) for index in range(len(instances))}
+    fingerprints = dict(enumerate(instance_digests(instances), start))
     with PartialFile(output, identity) as partial:
         stored = _finished(output, identity) | partial.rows
         known = {
@@ -132,7 +134,7 @@ def _with_earlier(earlier: SolutionRow | None, solved: SolutionRow, settings: So
 
 def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
     """Rows of an output written earlier with the same settings, limits in seconds apart."""
-    if not output.exists():
+    if not exists(output):
         return {}
     try:
         table = read_solutions(output)
@@ -143,7 +145,7 @@ def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
     if said.get("identity") != identity:
         logger.info("%s was made with other settings; its instances are solved anew", output)
         return {}
-    fingerprints = said.get("fingerprints", {})
+    fingerprints = said.get(DIGESTS, {})
     rows = [row for row in solution_rows(table) if str(row.instance) in fingerprints]
     return {row.instance: StoredRow(fingerprints[str(row.instance)], row) for row in rows}
 
@@ -161,16 +163,6 @@ def _identity(settings: SolverSettings, warm_starts: Mapping[int, Sequence[int]]
     }
 
 
-def _fingerprint(instances: Instances[NodeArrays], index: int) -> str:
-    """Of everything that the instance's solution depends on."""
-    parts = [f"{instances.num_depots} {instances.capacity}".encode()]
-    for field in fields(instances):
-        if field.name not in ("num_depots", "capacity"):
-            values = getattr(instances, field.name)[index]
-            parts.append(f"{field.name} {values.dtype} {values.shape}".encode() + values.tobytes())
-    return _digest(b" ".join(parts))
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
@@ -185,7 +177,7 @@ def _write(
 ) -> None:
     metadata = {
         "identity": identity,
-        "fingerprints": fingerprints,
+        DIGESTS: fingerprints,
         "limit_seconds": settings.seconds,
         "hard_limit_seconds": hard_limit_s,
         "threads_per_instance": 1,

@@ -12,6 +12,7 @@ from polarvrp.errors import PolarvrpError
 from polarvrp.evaluation.gaps import summarise_gaps
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 from polarvrp.solutions.checking import read_set_x
+from polarvrp.solutions.origin import Origin
 from polarvrp.study import shipped
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import parse_train_spec
@@ -118,15 +119,15 @@ def _listed(folder: Path, name: str, results: Results, evaluations: _Shipped | _
     tensors = weights_header(folder / shipped.WEIGHTS)
     said = json.loads(tensors.pop("__metadata__", {}).get("polarvrp", "{}"))
     metadata, network = said.get("metadata", {}), said.get("model", {})
-    size = int(network.get("num_customers", 0))
+    run, size = str(metadata.get("run")), int(network.get("num_customers", 0))
     return ListedModel(
         name,
-        str(metadata.get("run")),
+        run,
         size,
         sum(prod(tensor["shape"]) for tensor in tensors.values()),
         _trained_on(metadata.get("spec")),
-        _variants_gap(results, evaluations, TRAINING_VARIANTS, size),
-        _variants_gap(results, evaluations, ZERO_SHOT_VARIANTS, size),
+        _variants_gap(results, evaluations, TRAINING_VARIANTS, run, size),
+        _variants_gap(results, evaluations, ZERO_SHOT_VARIANTS, run, size),
         _set_x_gap(evaluations.set_x),
     )
 
@@ -143,14 +144,15 @@ def _trained_on(spec: Mapping[str, Any] | None) -> str:
 
 
 def _variants_gap(
-    results: Results, evaluations: _Shipped | _Local, variants: Iterable[str], size: int
+    results: Results, evaluations: _Shipped | _Local, variants: Iterable[str], run: str, size: int
 ) -> MeanGap | None:
     gaps = []
     for variant in variants:
         path = evaluations.of(variant, size)
         reference = results.reference(InstanceSet(variant, size)) if path.is_file() else None
         if reference is not None:
-            costs = read_costs(path)["cost"]
+            instances = results.layout.dataset("test", variant, size)
+            costs = read_costs(path, Origin(variant, size, "run", run), instances)["cost"]
             gap = summarise_gaps(costs.to_numpy(), reference.reindex(costs.index).to_numpy()).gap_percent
             gaps += [] if gap is None else [gap]
     return MeanGap(complete_mean(gaps), len(gaps)) if gaps else None

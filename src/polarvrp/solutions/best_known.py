@@ -6,8 +6,9 @@ from pathlib import Path
 
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.datasets import variant_of
-from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.problem.tours import check_tour
+from polarvrp.solutions.origin import DIGESTS
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 
@@ -56,7 +57,9 @@ def write_best_known(instances: Instances[NodeArrays], sources: Sequence[str | P
     """Write the best tours as a file of solutions whose provenance names the source of each; see ``best_known``."""
     best = best_known(instances, sources)
     origin = {str(number): str(known.source) for number, known in best.items()}
-    write_solutions(output, [known.row for known in best.values()], "solver", {"sources": origin})
+    digests = dict(enumerate(instance_digests(instances)))
+    metadata = {"sources": origin, DIGESTS: {number: digests[number] for number in best}}
+    write_solutions(output, [known.row for known in best.values()], "solver", metadata)
 
 
 def read_warm_starts(path: str | Path, instances: Instances[NodeArrays]) -> dict[int, tuple[int, ...]]:

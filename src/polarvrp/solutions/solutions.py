@@ -6,7 +6,7 @@ cost and says why in ``reason``. Provenance (versions, machine, settings) is JSO
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -21,7 +21,6 @@ from polarvrp.solutions.rows import SolutionRow
 __all__ = [
     "Key",
     "SolutionRow",
-    "merge_solutions",
     "provenance",
     "read_solutions",
     "solution_rows",
@@ -130,9 +129,13 @@ def read_solutions(path: str | Path) -> pa.Table:
 
 
 def _fault(table: pa.Table) -> str | None:
-    """What no solver or network writes, None if there is nothing of it."""
+    """What no solver or network writes, None if there is nothing of it; wrong costs are for ``checking`` to name."""
     for field in table.schema:
-        if pa.types.is_floating(field.type) and pc.any(pc.invert(pc.is_finite(table[field.name]))).as_py():
+        if (
+            field.name != "cost"
+            and pa.types.is_floating(field.type)
+            and pc.any(pc.invert(pc.is_finite(table[field.name]))).as_py()
+        ):
             return f"column {field.name} has a number that is not finite"
     if pc.list_flatten(table["actions"]).null_count:
         return "a tour has a missing node"
@@ -147,38 +150,3 @@ def solution_rows(table: pa.Table) -> list[SolutionRow]:
     actions = table.column_names.index("actions")
     columns[actions] = [tuple(nodes or ()) for nodes in columns[actions]]
     return [SolutionRow(*values) for values in zip(*columns, strict=True)]
-
-
-def merge_solutions(paths: Sequence[str | Path], output: str | Path) -> None:
-    """Write the rows of several files of one method as one file, in the order of the instances.
-
-    Args:
-        paths: Files of disjoint instances of one variant and size.
-        output: Path of the merged file; its provenance is that of the first, with the fingerprints of all.
-
-    Raises:
-        DataError: If a file is unusable, belongs to another method, variant or size, or an instance occurs twice.
-    """
-    if not paths:
-        raise DataError("nothing to merge: name at least one file of solutions")
-    tables = [read_solutions(path) for path in paths]
-    key: Key = "run" if "run" in tables[0].column_names else "solver"
-    origin: dict[int, str | Path] = {}
-    rows: list[SolutionRow] = []
-    wanted: tuple[str, int, str] | None = None
-    for path, table in zip(paths, tables, strict=True):
-        if key not in table.column_names:
-            raise DataError(f"{path} has no column {key}, unlike {paths[0]}; references and evaluations do not mix")
-        for row in solution_rows(table):
-            got = (row.variant, row.num_customers, row.method)
-            wanted = wanted or got
-            if got != wanted:
-                raise DataError(f"{path} holds {got}, but {paths[0]} holds {wanted}; merge the chunks of one set only")
-            if row.instance in origin:
-                raise DataError(f"instance {row.instance} is in both {origin[row.instance]} and {path}; drop one")
-            origin[row.instance] = path
-            rows.append(row)
-    rows.sort(key=lambda row: row.instance)
-    said = [provenance(table) for table in tables]
-    fingerprints = {number: value for one in said for number, value in one.get("fingerprints", {}).items()}
-    write_solutions(output, rows, key, said[0] | ({"fingerprints": fingerprints} if fingerprints else {}))

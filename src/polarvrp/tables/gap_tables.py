@@ -180,8 +180,9 @@ def _summary(costs: pd.Series, reference: pd.Series | None) -> GapSummary:
     if reference is None:
         solved = costs.dropna()
         return GapSummary(complete_mean(solved), None, None, len(solved), len(costs) - len(solved))
-    found, against = costs.to_numpy(), reference.reindex(costs.index).to_numpy()
     published_costs = str(reference.name).startswith(PUBLISHED)
+    counted = costs.index if published_costs else costs.index.union(reference.index)  # sets may be cut, ours are not
+    found, against = costs.reindex(counted).to_numpy(), reference.reindex(counted).to_numpy()
     if published_costs and (instance_gaps_percent(found, against) < IMPOSSIBLE_GAP_PERCENT).any():
         raise DataError("costs far below the published ones; evaluate the published test set, datasets.test_seed 1234")
     return summarise_gaps(found, against)

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.errors import ConfigError
 from polarvrp.files import write_text
+from polarvrp.outputs import marked
 from polarvrp.tables.build import print_experiment
 from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.printing import PrintedTable, to_html
@@ -56,7 +57,8 @@ def write_report(results: Results, output: Path, names: Sequence[str] = ()) -> N
     environment = Environment(loader=PackageLoader("polarvrp.tables"), autoescape=True, trim_blocks=True)
     page = environment.get_template("report.html.jinja")
     note = scale_warning(results.scale) or f"Scale {results.scale}: the full study."
-    write_text(output, page.render(sections=sections, note=note, scale=results.scale))
+    rendered = page.render(sections=sections, note=note, scale=results.scale)
+    write_text(output, f"{rendered}\n<!-- {marked({'report': results.scale})} -->\n")
 
 
 def _sections(results: Results, names: Sequence[str]) -> Iterator[Section]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -17,12 +18,14 @@ from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import exists, provenance, read_parquet, reading
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import published_costs
+from polarvrp.solutions.origin import SEVERAL, Origin, require_origin, set_digests
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
 from polarvrp.tables.paper import PAPER_SCALE
+from polarvrp.tolerances import POLICY_TOLERANCE
 
 REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
 """What gaps can be taken to; ``best_known`` files are those of ``polarvrp reference --best-of``."""
@@ -104,11 +107,14 @@ class Results:
 
     def evaluation(self, run: RunSpec, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a run on one test set, as ``read_costs``."""
-        return read_costs(self._evaluation(run, test_set))
+        path = self._evaluation(run, test_set)
+        return read_costs(path, Origin(test_set.variant, test_set.num_customers, "run", run.name), self._set(test_set))
 
     def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a solver on one test set, as ``read_costs``."""
-        return read_costs(self._solutions(solver, test_set))
+        method = SEVERAL if solver == "best_known" else solver
+        origin = Origin(test_set.variant, test_set.num_customers, "solver", method)
+        return read_costs(self._solutions(solver, test_set), origin, self._set(test_set))
 
     def reference(self, test_set: InstanceSet) -> pd.Series | None:
         """Costs that gaps on a test set are measured against.
@@ -126,7 +132,7 @@ class Results:
             return published(test_set, "pyvrp")["cost"].rename(name)
         path = self._solutions(name, test_set)
         if path.is_file():
-            return read_costs(path)["cost"].rename(name)
+            return self.solved(name, test_set)["cost"].rename(name)
         if self.against is None:
             return None
         how = "--best-of" if name == "best_known" else f"--solver {name}"
@@ -183,6 +189,9 @@ class Results:
     def _evaluation(self, run: RunSpec, test_set: InstanceSet) -> Path:
         return self.layout.evaluation(run.name, test_set.variant, test_set.num_customers)
 
+    def _set(self, test_set: InstanceSet) -> Path:
+        return self.layout.dataset(TEST, test_set.variant, test_set.num_customers)
+
     def _solutions(self, solver: str, test_set: InstanceSet) -> Path:
         return self.layout.reference(TEST, solver, test_set.variant, test_set.num_customers)
 
@@ -222,23 +231,39 @@ def published(test_set: InstanceSet, solver: str) -> pd.DataFrame:
     return pd.DataFrame({"cost": costs, "seconds": float("nan")}).rename_axis("instance")
 
 
-def read_costs(path: Path) -> pd.DataFrame:
+def read_costs(path: Path, origin: Origin, instances: Path) -> pd.DataFrame:
     """Costs and seconds in a file of solutions.
+
+    Args:
+        path: The file.
+        origin: What its place says of its rows.
+        instances: Their set, which may be absent.
 
     Returns:
         Columns ``cost`` and ``seconds``, float64, missing where nothing was found or measured; indexed by instance, the
-        position in the set, ascending.
+        position in the set, ascending. Costs of tours that break a rule are missing, and so are those of instances that
+        the set at hand has and the file does not.
 
     Raises:
-        DataError: If the file is unusable or names an instance twice.
+        DataError: If the file is unusable, names an instance twice, or holds rows of something else.
     """
     table = read_solutions(path)
-    instances = pd.Index(table["instance"].to_numpy(), name="instance")
-    frame = pd.DataFrame({name: table[name].to_numpy() for name in ("cost", "seconds")}, index=instances)
+    require_origin(path, table, origin, instances)
+    numbers = pd.Index(table["instance"].to_numpy(), name="instance")
+    frame = pd.DataFrame({name: table[name].to_numpy() for name in ("cost", "seconds")}, index=numbers)
     if not frame.index.is_unique:
         raise DataError(
             f"{path} has {len(frame)} rows for {frame.index.nunique()} instances; delete it and make it again"
         )
+    broken = np.nan_to_num(table["max_violation"].to_numpy()) > POLICY_TOLERANCE
+    if broken.any() and provenance(table).get("protocol") != "published":
+        _LOGGER.warning("%s: %d of %d tours break a rule and are left out", path, broken.sum(), len(broken))
+        frame.loc[broken, "cost"] = np.nan
+    if exists(instances) and len(frame) < (held := len(set_digests(instances))):
+        _LOGGER.warning("%s: %d of %d instances are not there and are left out", path, held - len(frame), held)
+        absent = pd.Index(range(held)).difference(frame.index)
+        nothing = pd.DataFrame({"cost": np.nan, "seconds": 0.0}, index=absent)
+        frame = pd.concat([frame, nothing]).rename_axis("instance")
     return frame.sort_index()
 
 

@@ -1,0 +1,145 @@
+"""Outputs that a user names: never in the place of an input or of other work, and refused before any work is done."""
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import exists, provenance, read_parquet
+
+MARK = "polarvrp-subject:"
+"""Before what a text or a picture says about itself, see ``marked``."""
+
+SEARCHED = 2**16
+"""Bytes at either end of a file in which a mark is looked for."""
+
+
+def require_output(
+    path: Path,
+    suffixes: str | tuple[str, ...],
+    subject: Mapping[str, Any],
+    inputs: Iterable[Path] = (),
+    option: str = "--output",
+    stated: Callable[[Path], Mapping[str, Any] | None] | None = None,
+) -> None:
+    """Refuse an output that would take the place of something else, or that cannot be written.
+
+    Every command calls this for each file whose path the user chose, once it knows what it will write and before it
+    computes: ``require_output(options.output, ".png", {"plot": "X-n101-k25"}, inputs=[options.instance])``. For a
+    folder that the user chose it is called for each file in it. Writing the same again is allowed, so what is written
+    must say its subject, where ``stated_subject`` finds it:
+
+    * Parquet: keys of the provenance that ``files.write_parquet`` stores; ``.npz``: keys of the comment;
+      ``.safetensors``: keys of the metadata of ``model.saving.save_policy``; JSON and YAML: keys of the file itself;
+    * all others, text or picture: ``marked(subject)`` anywhere in a comment near either end of the file, such as the
+      entry ``Comment`` of PNG and ``Keywords`` of PDF metadata.
+
+    Args:
+        path: What the user named.
+        suffixes: Endings that it may have.
+        subject: What the file will be about; a file there must not contradict it, and state some of it.
+        inputs: Files that the command reads.
+        option: By which the user named it, for messages.
+        stated: Reads what a file there says about itself instead of ``stated_subject``.
+
+    Raises:
+        ConfigError: If the ending is another one, or the output is an input.
+        DataError: If another file is there, or nothing can be written.
+    """
+    suffixes = (suffixes,) if isinstance(suffixes, str) else suffixes
+    if path.suffix not in suffixes:
+        raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}")
+    for given in inputs:
+        if path.resolve() == given.resolve() or (exists(path) and exists(given) and _is_same_file(path, given)):
+            raise ConfigError(f"{option} must name another file than the inputs, got {path}")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file to write")
+    if exists(path):
+        _require_same(path, subject, (stated or stated_subject)(path), option)
+    _require_writable(path)
+
+
+def marked(subject: Mapping[str, Any]) -> str:
+    """What a text or a picture says about itself, on one line, for a comment."""
+    return MARK + json.dumps(dict(subject), sort_keys=True)
+
+
+def stated_subject(path: Path) -> dict[str, Any] | None:
+    """What a file says about itself; None if it says nothing or cannot be read."""
+    try:
+        match path.suffix:
+            case ".parquet":
+                said: Any = provenance(read_parquet(path))
+            case ".npz":
+                with zipfile.ZipFile(path) as archive:
+                    said = json.loads(archive.comment)
+            case ".safetensors":
+                with path.open("rb") as file:
+                    header = json.loads(file.read(min(int.from_bytes(file.read(8), "little"), 2**30)))
+                said = json.loads(header["__metadata__"]["polarvrp"])["metadata"]
+            case ".json":
+                said = json.loads(path.read_bytes())
+            case ".yaml":
+                import yaml
+
+                said = yaml.safe_load(path.read_bytes())
+            case _:
+                said = _found_mark(path)
+    except Exception:  # whatever a foreign file makes a parser raise, it says nothing that could be understood
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _found_mark(path: Path) -> Any:
+    content = path.read_bytes()
+    for part in (content[:SEARCHED], content[-SEARCHED:]):
+        _, found, rest = part.partition(MARK.encode())
+        if found:
+            return json.JSONDecoder().raw_decode(rest.decode(errors="replace"))[0]
+    return None
+
+
+def _require_same(path: Path, subject: Mapping[str, Any], found: Mapping[str, Any] | None, option: str) -> None:
+    """A file that is there is of the subject.
+
+    Raises:
+        DataError: If it is of another one, or does not say.
+    """
+    advice = f"move it away or choose another {option}"
+    if found is None or not subject.keys() & found.keys():
+        raise DataError(f"{path} exists and does not say what it holds; {advice}")
+    changed = [
+        f"{key} {found[key]} instead of {subject[key]}"
+        for key in subject
+        if found.get(key, subject[key]) != subject[key]
+    ]
+    if changed:
+        raise DataError(f"{path} holds something else ({', '.join(changed)}); {advice}")
+
+
+def _require_writable(path: Path) -> None:
+    """A file of this name can be made where it is to be.
+
+    Raises:
+        DataError: If not.
+    """
+    folder = path.absolute().parent
+    while not exists(folder):
+        folder = folder.parent
+    try:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.stem}-", suffix=path.suffix)
+        os.close(handle)
+        Path(name).unlink()
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror}); choose another path") from error
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # a link to nothing
+        return False
