@@ -23,7 +23,7 @@ LAYERS = (
     ("solvers",),
     ("decoding", "local_search", "references"),
     ("training", "evaluation"),
-    ("analysis",),
+    ("analysis", "library"),
     ("tables",),
     ("release",),
     ("api", "cli"),

@@ -28,6 +28,7 @@ from polarvrp.problem.library_instances import Rounding, points_of_matrix
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.tours import Route, check_tour
 from polarvrp.problem.vrplib import load_set_x, set_x_names, to_instances
+from polarvrp.tolerances import POLICY_TOLERANCE
 
 ROUTES = [Route(0, (1, 2)), Route(0, (3,))]
 
@@ -89,8 +90,11 @@ def test_limits_with_service() -> None:
         assert (report.first_problem, report.cost) == (problem, pytest.approx(sum(LEGS)))
         if service:
             np.testing.assert_array_equal(library.service_times, [0, 10, 10, 10])
-            with pytest.raises(DataError, match="CMT6: its limit counts service"):
-                to_instances(library)
+            instances = to_instances(library)  # a closing time, for vehicles that leave at 0
+            assert instances.flags.tolist() == [[False, True, False, False, False, False]]
+            np.testing.assert_allclose(instances.time_windows[0, 0], [0, limit / 5.5], rtol=1e-6)
+            late = check_tour(instances, 0, [1, 2, 0, 3], POLICY_TOLERANCE).first_problem
+            assert (late is None) == (problem is None)
         else:
             instances = to_instances(library)
             assert instances.flags.tolist() == [[False, False, True, False, False, False]]

@@ -35,6 +35,20 @@ class Rounding(StrEnum):
             case Rounding.NONE:
                 return distance
 
+    def of_all(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``of`` of each of many distances."""
+        match self:
+            case Rounding.NEAREST:
+                return np.floor(distances + 0.5)
+            case Rounding.UP:
+                return np.ceil(distances)
+            case Rounding.DOWN:
+                return np.floor(distances)
+            case Rounding.ONE_DECIMAL:
+                return np.floor(10 * distances) / 10
+            case Rounding.NONE:
+                return distances
+
     def total(self, cost: float) -> float:
         """A sum of distances that count so: an integer where they are whole, without the noise of decimals."""
         match self:

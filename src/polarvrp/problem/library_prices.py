@@ -83,6 +83,41 @@ def at_cheapest_depots(library: LibraryInstance, routes: list[Route]) -> list[Ro
     ]
 
 
+def first_unservable_customer(library: LibraryInstance) -> str | None:
+    """Names the first customer that no vehicle can serve even alone, and the rule in the way; None if there is none."""
+    prices = _Prices(library)
+    for customer in range(library.num_depots, len(library.demands)):
+        problems = [prices.problem(Route(depot, (customer,))) for depot in range(library.num_depots)]
+        if None not in problems:
+            elsewhere = " (no other depot helps)" if len(problems) > 1 else ""
+            return f"customer {customer} cannot be served: a route to it alone {problems[0]}{elsewhere}"
+    return None
+
+
+def split_to_feasible(library: LibraryInstance, routes: list[Route]) -> list[Route]:
+    """Routes of which those that break a rule are cut before the customer where they would first break one.
+
+    The pieces keep the order of visits; a piece starts at another depot where its first customer needs it. Every
+    customer must be servable alone.
+    """
+    prices, pieces = _Prices(library), []
+    for route in routes:
+        if prices.problem(route) is None:
+            pieces.append(route)
+            continue
+        piece = Route(route.depot, ())
+        for customer in route.customers:
+            longer = Route(piece.depot, (*piece.customers, customer))
+            if prices.problem(longer) is None:
+                piece = longer
+                continue
+            pieces.append(piece)
+            alone = [Route(depot, (customer,)) for depot in (route.depot, *range(library.num_depots))]
+            piece = next((single for single in alone if prices.problem(single) is None), alone[0])
+        pieces.append(piece)
+    return [piece for piece in pieces if piece.customers]
+
+
 class _Prices:
     """An instance as Python numbers: indexing arrays element by element would dominate the check."""
 

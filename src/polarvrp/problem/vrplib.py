@@ -3,6 +3,7 @@
 Shape legend: N = K + n nodes, depots first whatever their numbers in the file.
 """
 
+import dataclasses
 import math
 import re
 import zipfile
@@ -81,14 +82,15 @@ def to_instances(library: LibraryInstance) -> Instances[NodeArrays]:
 
     Both axes are divided by the same number, the larger range of coordinates, depots included, so that distances keep
     their ratios, and so are windows, service times and the limit; demands are divided by the capacity. Distances are
-    those of the points, unrounded: what a solution costs and whether it is feasible, the library instance tells.
+    those of the points, unrounded: what a solution costs and whether it is feasible, the library instance tells. A
+    limit that counts service becomes time windows; times are counted from the first opening of a depot.
 
     Returns:
         One instance, floats in float32, demands in float64, from which whole ones are recovered exactly by
         ``capacity``, that of the library.
 
     Raises:
-        DataError: If the capacity is above ``LARGEST_CAPACITY``, or a limit counts service.
+        DataError: If the capacity is above ``LARGEST_CAPACITY``, or a limit counts waiting and service.
     """
     xy = library.coordinates
     low = xy.min(axis=0)
@@ -98,28 +100,42 @@ def to_instances(library: LibraryInstance) -> Instances[NodeArrays]:
         raise DataError(
             f"{library.name}: CAPACITY must be at most {LARGEST_CAPACITY}, got {library.capacity}; scale it"
         )
-    limited = math.isfinite(library.distance_limit)
+    variant, limit = variant_of_library(library), library.distance_limit
     service = np.zeros(nodes) if library.service_times is None else library.service_times
-    if limited and (service > 0).any():
-        raise DataError(f"{library.name}: its limit counts service; networks know limits of distance alone")
     windows = np.tile([0.0, np.inf], (nodes, 1)) if library.time_windows is None else library.time_windows
+    if variant.distance_limit and (service > 0).any():
+        if variant.time_windows:
+            raise DataError(f"{library.name}: its limit counts service and waiting; networks know limits of distance")
+        # Nobody waits, so the limit is a closing time for vehicles that leave at 0.
+        windows = np.column_stack((np.zeros(nodes), limit - service))
+        variant, limit = dataclasses.replace(variant, distance_limit=False, time_windows=True), math.inf
+    opening = windows[: library.num_depots, 0].min()
+    windows = np.maximum(windows - opening, 0.0)  # vehicles of networks leave at 0
     none = np.zeros(nodes, dtype=np.float32)
     collected = none if library.pickups is None else library.pickups / library.capacity
-    variant = Variant(
-        library.open_routes, library.time_windows is not None, limited, int(collected.any()), library.num_depots > 1
-    )
     return Instances(
         locs=((xy - low) / scale).astype(np.float32)[None],
         demand_linehaul=(library.demands / library.capacity)[None],
         demand_backhaul=collected[None],
         time_windows=(windows / scale).astype(np.float32)[None],
         service_time=(service / scale).astype(np.float32)[None],
-        distance_limit=np.full(1, library.distance_limit / scale, dtype=np.float32),
+        distance_limit=np.full(1, limit / scale, dtype=np.float32),
         open_route=np.full(1, library.open_routes),
         backhaul_class=np.ones(1, dtype=np.int64),
         flags=np.array([variant.flags]),
         num_depots=library.num_depots,
         capacity=library.capacity,
+    )
+
+
+def variant_of_library(library: LibraryInstance) -> Variant:
+    """The variant of an instance: which of the constraints it has."""
+    return Variant(
+        open_route=library.open_routes,
+        time_windows=library.time_windows is not None,
+        distance_limit=math.isfinite(library.distance_limit),
+        backhaul=int(library.pickups is not None and bool(library.pickups.any())),
+        multi_depot=library.num_depots > 1,
     )
 
 

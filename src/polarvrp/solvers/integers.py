@@ -57,6 +57,8 @@ class IntegerInstance:
         latest: Rounded down, not below ``earliest``, ``[n]``; ``UNBOUNDED`` where a window does not end.
         closing: Of each depot, rounded down, ``[K]``; ``UNBOUNDED`` where routes are open.
         max_distance: Rounded down; None if unlimited.
+        max_duration: Longest time away, service and waiting included, rounded down; None if unlimited.
+        opening: Of each depot, rounded up, ``[K]``; None where all open at 0.
     """
 
     num_depots: int
@@ -73,10 +75,17 @@ class IntegerInstance:
     latest: Integers
     closing: Integers
     max_distance: int | None
+    max_duration: int | None = None
+    opening: Integers | None = None
 
     @property
     def num_customers(self) -> int:
         return len(self.delivery)
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether anything depends on when a vehicle is where."""
+        return self.has_windows or self.max_duration is not None
 
 
 def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerInstance:
@@ -102,7 +111,7 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
     has_windows = bool(np.isfinite(windows[:, 1]).any() or (windows[depots:, 0] > 0).any())
     ends = windows[:, 1][np.isfinite(windows[:, 1])]
     longest_stay = float(max(service.max(initial=0.0), ends.max(initial=0.0)))
-    scale, forbidden = _scale(instances.num_customers, float(lengths.max()), longest_stay)
+    scale, forbidden = largest_scale(instances.num_customers, float(lengths.max()), longest_stay)
     distance = np.ceil(lengths * scale).astype(np.int64)
     if is_open:
         distance[:, :depots] = 0
@@ -121,7 +130,7 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
         forbidden_arcs=_forbidden_arcs(instances, index),
         delivery=_loads(instances, index, instances.demand_linehaul),
         pickup=_loads(instances, index, instances.demand_backhaul),
-        vehicle_load=_units_per_load(instances.capacity) * instances.capacity,
+        vehicle_load=units_per_load(instances.capacity) * instances.capacity,
         has_windows=has_windows,
         service=np.ceil(service * scale).astype(np.int64) + narrow,
         earliest=earliest - narrow,
@@ -131,8 +140,10 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
     )
 
 
-def _scale(num_customers: int, longest_leg: float, longest_stay: float) -> tuple[int, int]:
-    """Largest power of ten as scale, at most ``LARGEST_SCALE``, and the length of a forbidden arc.
+def largest_scale(
+    num_customers: int, longest_leg: float, longest_stay: float, bound: int = LARGEST_SCALE
+) -> tuple[int, int]:
+    """Largest power of ten as scale that 64-bit costs leave room for, and the length of a forbidden arc.
 
     The latter is a power of two above the longest tour, every customer on a route of its own. Even if every arc into
     a customer were forbidden and every service late by all the time there is, penalised costs stay within 64 bits.
@@ -141,8 +152,12 @@ def _scale(num_customers: int, longest_leg: float, longest_stay: float) -> tuple
         num_customers: n.
         longest_leg: Largest distance.
         longest_stay: Largest service time or end of a window.
+        bound: Power of ten that the scale does not exceed.
+
+    Raises:
+        DataError: If there is room for none.
     """
-    scale = LARGEST_SCALE
+    scale = bound
     while scale >= 1:
         longest_tour = 2 * num_customers * (int(scale * longest_leg) + 1)
         forbidden = max(SMALLEST_FORBIDDEN, 1 << longest_tour.bit_length())
@@ -170,7 +185,7 @@ def _round_down(ends: NDArray[np.float64], scale: int) -> Integers:
     return rounded
 
 
-def _units_per_load(capacity: int) -> int:
+def units_per_load(capacity: int) -> int:
     return max(1, LOAD_UNITS // capacity)
 
 
@@ -185,7 +200,7 @@ def _loads(instances: Instances[NodeArrays], index: int, demand: NodeArrays) -> 
             f"instance {index}, customer {customer}: demand is {whole[wrong[0]]:.6g} of capacity "
             f"{instances.capacity}; it must be a whole number, at least 0"
         )
-    loads: Integers = rounded.astype(np.int64) * _units_per_load(instances.capacity)
+    loads: Integers = rounded.astype(np.int64) * units_per_load(instances.capacity)
     return loads
 
 

@@ -6,6 +6,7 @@
 | backhauls after linehauls | arcs from backhaul to linehaul clients of a length that no route may reach |
 | open routes | ways to depots cost and take nothing, vehicles have no closing time |
 | distance limit | longest distance of a vehicle, never a duration: waiting does not count |
+| limit that counts service | longest duration of a vehicle |
 | windows | windows and service times of clients, closing time of vehicles |
 | several depots | one vehicle type a depot, starting and ending there |
 
@@ -40,7 +41,7 @@ def problem_data(instance: IntegerInstance, vehicles_per_depot: int | None = Non
     distance: Any = instance.distance  # PyVRP's stubs describe arrays in a form that no array has
     if instance.forbidden_arcs is not None:
         distance = np.where(instance.forbidden_arcs, instance.forbidden, distance)
-    duration: Any = distance if instance.has_windows else np.zeros_like(distance)
+    duration: Any = distance if instance.takes_time else np.zeros_like(distance)
     return ProblemData(
         locations=[_PLACE] * (depots + customers),
         clients=_clients(instance),
@@ -85,7 +86,7 @@ def _routes(solution: Solution, num_depots: int) -> Iterable[Route]:
 def _clients(instance: IntegerInstance) -> list[Client]:
     depots = instance.num_depots
     loads = zip(instance.delivery.tolist(), instance.pickup.tolist(), strict=True)
-    if not instance.has_windows:
+    if not instance.takes_time:
         return [Client(depots + i, [delivery], [pickup]) for i, (delivery, pickup) in enumerate(loads)]
     times = zip(instance.service.tolist(), instance.earliest.tolist(), instance.latest.tolist(), strict=True)
     return [
@@ -105,6 +106,8 @@ def _vehicle_type(instance: IntegerInstance, depot: int, num_available: int) -> 
         [instance.vehicle_load],
         depot,
         depot,
+        tw_early=0 if instance.opening is None else int(instance.opening[depot]),
         tw_late=closing if instance.has_windows and closing < UNBOUNDED else NO_LIMIT,
+        shift_duration=NO_LIMIT if instance.max_duration is None else instance.max_duration,
         max_distance=max_distance,
     )

@@ -19,6 +19,17 @@ def shipped_name(num_customers: int) -> str:
     return f"{PREFIX}{num_customers}"
 
 
+def shipped_models() -> list[str]:
+    """Names of all models that ship."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"{PREFIX}*/{WEIGHTS}"))
+
+
+def nearest_shipped(num_customers: int) -> str | None:
+    """Name of the shipped model whose size is nearest; None if none ships."""
+    sizes = [int(name.removeprefix(PREFIX)) for name in shipped_models() if name.removeprefix(PREFIX).isdecimal()]
+    return shipped_name(min(sizes, key=lambda size: abs(size - num_customers))) if sizes else None
+
+
 def shipped_folder(name: str) -> Path:
     """Folder of a shipped model.
 
@@ -28,7 +39,7 @@ def shipped_folder(name: str) -> Path:
     folder = SHIPPED / name
     if name.startswith(PREFIX) and (folder / WEIGHTS).is_file():
         return folder
-    known = sorted(path.parent.name for path in SHIPPED.glob(f"{PREFIX}*/{WEIGHTS}"))
+    known = shipped_models()
     instead = f"there are {', '.join(known)}" if known else "it ships none"
     raise DataError(
         f"this version ships no model {name!r}, {instead}; train one, e.g. `polarvrp train polarnet-ple-polar-n50-s0`, "

@@ -1,0 +1,200 @@
+"""``polarvrp solve``: users' own files, by a network and PyVRP under a time limit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarvrp.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from polarvrp.evaluation.models import Model
+    from polarvrp.library.inputs import InputFile
+    from polarvrp.library.results import Outcome
+    from polarvrp.problem.library_instances import LibraryInstance
+
+NO_MODEL = "none"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="instances (VRPLIB form, Solomon's or Cordeau's text), folders, patterns",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="RUN_OR_PATH",
+        help="builds the tours that PyVRP starts from: a run, a path, a shipped model, or none for PyVRP alone "
+        "(default: the shipped model whose size is nearest, if there is one)",
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="for each file (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, help="of PyVRP (default: 0)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the .sol files and solutions.parquet")
+    parser.add_argument("--json", action="store_true", help="print a JSON object a file instead of text")
+    add_reading_arguments(parser)
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """What files do not say themselves."""
+    parser.add_argument(
+        "--distances",
+        choices=("rounded", "truncated", "up", "down", "exact"),
+        help="how costs count distances: nearest integer, one decimal cut off, next integer above or below, not "
+        "rounded (default: the convention of the instance's set)",
+    )
+    parser.add_argument("--open", action="store_true", help="routes end at their last customer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Solve file after file; 0 if all are, 1 if a solution was refused by the check, 2 if a file was bad."""
+    from polarvrp.library.inputs import input_files
+
+    _require_sound(options)
+    files = input_files(options.files)
+    if options.output is not None:
+        _require_free(files, options.output)
+    outcomes: list[Outcome] = []
+    job = _Job(options)
+    try:
+        for file in files:
+            outcomes.append(job.solve(file))
+    finally:
+        if options.output is not None and outcomes:
+            job.write(outcomes)
+    return _verdict(outcomes)
+
+
+class _Job:
+    """A call of the command: its options, and the models it has loaded."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.models: dict[str, Model] = {}
+        self.settings: dict[str, Any] = {"limit_seconds": options.seconds, "seed": options.seed, "models": {}}
+        if options.model not in (None, NO_MODEL):
+            self._load(options.model)
+
+    def solve(self, file: InputFile) -> Outcome:
+        """One file, with what is said about it."""
+        from polarvrp.library.inputs import known_solution
+        from polarvrp.library.results import (
+            Outcome,
+            describe_answer,
+            describe_instance,
+            describe_steps,
+            json_object,
+            untrained_features,
+        )
+        from polarvrp.library.solving import solve_library
+
+        library: LibraryInstance | None = None
+        try:
+            library = self._read(file.path)
+            self._say(f"{file.path}: {describe_instance(library)}")
+            name = self._model_name(library)
+            model = self._load(name) if name else None
+            if model is None:
+                self._say(f"  {self._why_no_model()}: PyVRP alone")
+            solved = solve_library(library, model, self.options.seconds, self.options.seed)
+        except DataError as error:
+            outcome = Outcome(file, library, problem=str(error))
+            print(f"polarvrp solve: {_with_path(file.path, str(error))}", file=sys.stderr)
+        else:
+            untrained = untrained_features(library, model) if model else ()
+            known = known_solution(file.path, library)
+            outcome = Outcome(file, library, solved, known, untrained, solved.problem)
+            for line in [*describe_steps(outcome, name), describe_answer(outcome)]:
+                self._say(f"  {line}")
+            self._write_solution(outcome)
+        if self.options.json:
+            print(json.dumps(json_object(outcome, self.settings)), flush=True)
+        return outcome
+
+    def write(self, outcomes: list[Outcome]) -> None:
+        """The table of all files so far."""
+        from polarvrp.library.results import write_outcomes
+
+        self._say(f"{write_outcomes(self.options.output, outcomes, self.settings)}: {len(outcomes)} rows")
+
+    def _read(self, path: Path) -> LibraryInstance:
+        from polarvrp.problem.library_files import read_library
+        from polarvrp.problem.library_instances import Rounding
+
+        rounding = None if self.options.distances is None else Rounding(self.options.distances)
+        return read_library(path, rounding, self.options.open)
+
+    def _model_name(self, library: LibraryInstance) -> str | None:
+        from polarvrp.study.shipped import nearest_shipped
+
+        if self.options.model is not None:
+            return None if self.options.model == NO_MODEL else str(self.options.model)
+        return nearest_shipped(library.num_customers)
+
+    def _why_no_model(self) -> str:
+        return "no model wanted" if self.options.model == NO_MODEL else "no model named, and this version ships none"
+
+    def _load(self, name: str) -> Model:
+        from polarvrp.evaluation.models import load_trained
+
+        if name not in self.models:
+            self.models[name] = load_trained(name)
+            self.settings["models"][name] = self.models[name].origin
+        return self.models[name]
+
+    def _write_solution(self, outcome: Outcome) -> None:
+        from polarvrp.problem.vrplib import write_sol
+
+        folder, solved = self.options.output, outcome.solved
+        if folder is None or solved is None or outcome.problem is not None:
+            return
+        path = folder / f"{outcome.file.stem}.sol"
+        write_sol(path, solved.routes, solved.cost)
+        self._say(f"  {path}")
+
+    def _say(self, line: str) -> None:
+        if not self.options.json:
+            print(line, flush=True)
+
+
+def _require_sound(options: argparse.Namespace) -> None:
+    from polarvrp.solvers.solve import LARGEST_SEED
+
+    if not 0 < options.seconds < float("inf"):
+        raise ConfigError(f"--seconds must be above 0 and finite, got {options.seconds:g}")
+    if not 0 <= options.seed <= LARGEST_SEED:
+        raise ConfigError(f"--seed must be in [0, {LARGEST_SEED}], got {options.seed}")
+
+
+def _require_free(files: list[InputFile], folder: Path) -> None:
+    """Refuse to write a solution over the one that lies beside its instance."""
+    from polarvrp.library.inputs import known_solution_path
+
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--output {folder} is a file; name a folder")
+    for file in files:
+        known = known_solution_path(file.path)
+        if known is not None and known.resolve() == (folder / f"{file.stem}.sol").resolve():
+            raise ConfigError(f"{known} would be overwritten; choose another --output")
+
+
+def _with_path(path: Path, message: str) -> str:
+    return message if message.startswith(str(path)) else f"{path}: {message}"
+
+
+def _verdict(outcomes: list[Outcome]) -> int:
+    """Exit code; of several files with mistakes the bad ones are listed once more."""
+    bad = [outcome for outcome in outcomes if outcome.solved is None]
+    refused = [outcome for outcome in outcomes if outcome.solved is not None and outcome.problem is not None]
+    if bad and len(outcomes) > 1:
+        names = ", ".join(str(outcome.file.path) for outcome in bad)
+        good = len(outcomes) - len(bad) - len(refused)
+        print(f"polarvrp solve: {good} of {len(outcomes)} files solved; bad: {names}", file=sys.stderr)
+    if bad:
+        return 2
+    return 1 if refused else 0

@@ -1,0 +1,105 @@
+"""Files that a user names: one by one, by folder or by pattern, and the known solution that lies beside each."""
+
+import glob
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
+from polarvrp.problem.library_instances import LibraryInstance
+from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
+from polarvrp.problem.vrplib import read_sol
+
+SUFFIXES = frozenset({"", ".dat", ".mdvrp", ".ovrp", ".txt", ".vrp", ".vrpb", ".vrpbtw", ".vrptw"})
+"""Files of a folder that are taken for instances, in any case; Cordeau's have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file to be solved.
+
+    Attributes:
+        path: Where it lies.
+        stem: Its path below the folder or pattern it was named by, without suffix: what its results are called.
+    """
+
+    path: Path
+    stem: Path
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSolution:
+    """The solution beside a file.
+
+    Attributes:
+        path: Where it lies.
+        cost: Exact, as the file's convention counts; None if it is unusable.
+        note: Why it is unusable, or what its stated cost is if that differs; None if all is well.
+    """
+
+    path: Path
+    cost: float | None
+    note: str | None = None
+
+
+def input_files(names: Iterable[str]) -> list[InputFile]:
+    """Files that names stand for, in order; those of a folder, and of its folders, are sorted.
+
+    Args:
+        names: Files, folders or patterns such as ``X/*.vrp``.
+
+    Raises:
+        DataError: If a folder or pattern holds no file.
+        ConfigError: If two files would be solved under one name.
+    """
+    found: dict[Path, InputFile] = {}
+    for name in names:
+        for file in _files_of(name):
+            other = found.setdefault(file.stem, file)
+            if other.path.resolve() != file.path.resolve():
+                raise ConfigError(f"{other.path} and {file.path} would share the name {file.stem}; solve them apart")
+    return list(found.values())
+
+
+def known_solution_path(path: Path) -> Path | None:
+    """The ``.sol`` file beside an instance: ``A.sol`` or ``A.vrp.sol`` beside ``A.vrp``."""
+    names = (path.with_suffix(".sol"), path.with_name(f"{path.name}.sol"))
+    return next((name for name in names if name.is_file() and name != path), None)
+
+
+def known_solution(path: Path, library: LibraryInstance) -> KnownSolution | None:
+    """The solution beside an instance, priced exactly; None if there is none."""
+    beside = known_solution_path(path)
+    if beside is None:
+        return None
+    try:
+        solution = read_sol(beside)
+        report = check_routes(library, at_cheapest_depots(library, solution.routes))
+    except (DataError, InfeasibleTourError) as error:
+        return KnownSolution(beside, None, str(error))
+    if report.first_problem is not None:
+        return KnownSolution(beside, None, report.first_problem)
+    stated = solution.cost
+    differs = stated is not None and abs(stated - report.cost) > 0.5e-2
+    return KnownSolution(beside, report.cost, f"it states {stated:.15g}" if differs else None)
+
+
+def _files_of(name: str) -> list[InputFile]:
+    path = Path(name)
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*")) if _is_instance(file, path)]
+        if not files:
+            raise DataError(f"{name} holds no instance; files of instances end in {', '.join(sorted(SUFFIXES - {''}))}")
+        return [InputFile(file, file.relative_to(path).with_suffix("")) for file in files]
+    if not path.exists() and glob.has_magic(name):
+        matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # of Path it would take no absolute pattern
+        files = [Path(match) for match in matches if Path(match).is_file()]
+        if not files:
+            raise DataError(f"no file matches {name}; check the pattern")
+        return [InputFile(file, Path(file.stem)) for file in files if file.suffix != ".sol"]
+    return [InputFile(path, Path(path.stem))]
+
+
+def _is_instance(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return file.is_file() and not hidden and file.suffix.lower() in SUFFIXES

@@ -1,0 +1,198 @@
+"""One instance of a library file under a time limit: a network builds tours, PyVRP improves the best of them.
+
+Whatever comes out is priced and checked by code that neither of them shares; a route that breaks a rule is cut until
+none does, so there is a feasible answer whenever every customer can be served alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polarvrp.errors import ConfigError, DataError, PolarvrpError
+from polarvrp.problem.instances import to_tensors
+from polarvrp.problem.library_instances import LibraryInstance
+from polarvrp.problem.library_prices import check_routes, first_unservable_customer, split_to_feasible
+from polarvrp.problem.tours import Route, actions_to_routes
+from polarvrp.problem.vrplib import to_instances
+
+if TYPE_CHECKING:
+    from polarvrp.evaluation.models import Model
+
+CONSTRUCTION_SHARE = 0.2
+"""Of the time limit, at most, for the network."""
+
+LARGEST_NETWORK_NODES = 2500
+"""Attention over all pairs of more nodes takes gigabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """What the network did.
+
+    Attributes:
+        routes: Its best solution, feasible; none if it has none.
+        cost: Of these routes, as the file's convention counts; None without.
+        starts: First customers tried under each symmetry.
+        symmetries: Symmetries of the square.
+        seconds: Wall time.
+        note: Why it built nothing, or what had to be cut; None if all went well.
+    """
+
+    routes: tuple[Route, ...]
+    cost: float | None
+    starts: int
+    symmetries: int
+    seconds: float
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What PyVRP did.
+
+    Attributes:
+        cost: Of its best solution, cut where it breaks a rule.
+        own_start: Cost of its own first solution, which needs no network.
+        given_start: Cost of the network's tour after its first local search; None without a tour.
+        iterations: Of the search from the cheaper of the two.
+        seconds: Wall time.
+    """
+
+    cost: float
+    own_start: float
+    given_start: float | None
+    iterations: int
+    seconds: float
+
+    @property
+    def from_network(self) -> bool:
+        """Whether the search began at the network's tour."""
+        return self.given_start is not None and self.given_start <= self.own_start
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedInstance:
+    """A solution and how it came about.
+
+    Attributes:
+        routes: The best that was found.
+        cost: As the file's convention counts.
+        problem: The rule that they break, None if the exact check accepts them.
+        method: ``pyvrp``, the model's run, or both with a plus between.
+        construction: None without a model.
+        improvement: None where the network had all the time and used it well.
+        seconds: Wall time of all.
+    """
+
+    routes: tuple[Route, ...]
+    cost: float
+    problem: str | None
+    method: str
+    construction: Construction | None
+    improvement: Improvement | None
+    seconds: float
+
+
+def solve_library(
+    library: LibraryInstance, model: Model | None, seconds: float, seed: int = 0, share: float = CONSTRUCTION_SHARE
+) -> SolvedInstance:
+    """Solve an instance.
+
+    Args:
+        library: The instance.
+        model: Builds the tour that PyVRP starts from; None for PyVRP alone.
+        seconds: Wall-clock limit, kept but for the last moves in work.
+        seed: Of PyVRP.
+        share: Of the limit that the network gets at most; 1 for the network alone, as long as it finds anything.
+
+    Raises:
+        DataError: If a customer cannot be served even alone, or numbers are too large for PyVRP.
+        ConfigError: If an option is out of bounds, or another series of PyVRP is installed.
+    """
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"seconds must be above 0 and finite, got {seconds:g}")
+    began_s = time.monotonic()
+    unservable = first_unservable_customer(library)
+    if unservable is not None:
+        raise DataError(f"{unservable}; there is no solution")
+    construction = None if model is None else _construct(library, model, began_s + share * seconds)
+    built = construction.routes if construction else ()
+    improvement, found = (None, ()) if built and share >= 1 else _improve(library, built, began_s + seconds, seed)
+    best = min((routes for routes in (found, built) if routes), key=lambda routes: _rank(library, routes))
+    report = check_routes(library, list(best))
+    names = [model.run] if model and (improvement is None or improvement.from_network or best is built) else []
+    return SolvedInstance(
+        routes=best,
+        cost=report.cost,
+        problem=report.first_problem,
+        method=" + ".join([*names, *(["pyvrp"] if improvement else [])]),
+        construction=construction,
+        improvement=improvement,
+        seconds=time.monotonic() - began_s,
+    )
+
+
+def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Construction:
+    """The network's best solution, if it can build one in time."""
+    import torch
+
+    from polarvrp.library.construction import construct
+
+    began_s = time.monotonic()
+
+    def nothing(why: str) -> Construction:
+        return Construction((), None, 0, 0, time.monotonic() - began_s, why)
+
+    if len(library.demands) > LARGEST_NETWORK_NODES:
+        return nothing(f"it has more than {LARGEST_NETWORK_NODES} nodes, whose attention takes gigabytes")
+    try:
+        instance = to_tensors(to_instances(library), model.device)
+        built = construct(model.policy, instance, deadline_s, model.bfloat16)
+    except torch.OutOfMemoryError:
+        return nothing("the card has too little memory")
+    except PolarvrpError as error:
+        return nothing(str(error))
+    if not built.tours:
+        return nothing("no tour was finished in the network's share of the time")
+    candidates = [tuple(actions_to_routes(tour, library.num_depots)) for tour in built.tours]
+    best = min(candidates, key=lambda routes: _rank(library, routes))
+    whole = tuple(split_to_feasible(library, list(best)))
+    cuts = len(whole) - len(best)
+    note = f"cut {cuts} times where its rounding of the file's numbers let it break a rule" if cuts else None
+    cost = check_routes(library, list(whole)).cost
+    return Construction(whole, cost, built.starts, built.symmetries, time.monotonic() - began_s, note)
+
+
+def _improve(
+    library: LibraryInstance, start: tuple[Route, ...], deadline_s: float, seed: int
+) -> tuple[Improvement, tuple[Route, ...]]:
+    """PyVRP's step and its best solution."""
+    from polarvrp.library.improvement import search
+
+    began_s = time.monotonic()
+    result = search(library, list(start), deadline_s, seed)
+
+    def feasible(routes: list[Route]) -> list[Route]:
+        return split_to_feasible(library, routes)
+
+    def cost(routes: list[Route]) -> float:
+        return check_routes(library, feasible(routes)).cost
+
+    found = feasible(result.routes)
+    step = Improvement(
+        cost=cost(found),
+        own_start=cost(result.own_start),
+        given_start=cost(result.given_start) if result.given_start is not None else None,
+        iterations=result.iterations,
+        seconds=time.monotonic() - began_s,
+    )
+    return step, tuple(found)
+
+
+def _rank(library: LibraryInstance, routes: tuple[Route, ...]) -> tuple[bool, float]:
+    """Feasible ones first, then by cost."""
+    report = check_routes(library, list(routes))
+    return report.first_problem is not None, report.cost

@@ -1,0 +1,183 @@
+"""``polarvrp solve``: users' files of every form, good and bad, with a network and without."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import vrplib
+
+from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, TWINS, vrp
+from polarvrp.cli.main import main
+from polarvrp.config.model import ModelConfig
+from polarvrp.model.registry import build_policy
+from polarvrp.model.saving import save_policy
+from polarvrp.problem.library_files import read_library
+from polarvrp.problem.vrplib import read_sol
+from polarvrp.study import shipped
+
+FILES = TWINS | {"solomon": SOLOMON, "cordeau": CORDEAU, "open": vrp("mine", problem="OVRP")}
+QUICK = ("--seconds", "0.05")
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ships(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "nothing")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A file in the test's folder."""
+
+    def write_text(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write_text
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained network."""
+    folder = tmp_path_factory.mktemp("network")
+    policy = build_policy(ModelConfig(width=32, heads=4, layers=1, feedforward_width=32), seed=0)
+    save_policy(folder / "weights.safetensors", policy, {"run": "polarnet-ple-polar-n50-s0"})
+    return folder
+
+
+@pytest.mark.parametrize("with_network", [False, True])
+@pytest.mark.parametrize("kind", FILES)
+def test_every_form_is_solved_and_accepted(
+    write: Write, tmp_path: Path, network: Path, capsys: pytest.CaptureFixture[str], kind: str, with_network: bool
+) -> None:
+    path, output = write(f"{kind}.vrp", FILES[kind]), tmp_path / "out"
+    model = str(network) if with_network else "none"
+    assert main(["solve", str(path), "--model", model, "--output", str(output), "--seconds", "0.4"]) == 0
+    said = capsys.readouterr().out
+    assert main(["check", str(path), str(output / f"{kind}.sol")]) == 0
+    (row,) = pq.read_table(output / "solutions.parquet").to_pylist()
+    library, solution = read_library(path), read_sol(output / f"{kind}.sol")
+    assert row["cost"] == pytest.approx(solution.cost) and row["distances"] == library.rounding
+    assert row["variant"] in said and ("network:" in said) == with_network
+    assert (row["network_cost"] is not None) == with_network
+    foreign = vrplib.read_solution(str(output / f"{kind}.sol"))
+    assert foreign["cost"] == pytest.approx(row["cost"])
+    assert [tuple(route) for route in foreign["routes"]] == [route.customers for route in solution.routes]
+
+
+def test_a_folder_goes_on_after_a_bad_file(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write("set/a/X-n4-k2.vrp", TWINS["A"])
+    write("set/b.vrp", "NAME : b\nTYPE : SDVRP\n")
+    write("set/c.TXT", SOLOMON)
+    write("set/d.vrp", vrp("d").replace("4 10\n", "4 11\n"))
+    write("set/notes.md", "no instance")
+    assert main(["solve", str(tmp_path / "set"), *QUICK, "--output", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    assert lines[0].startswith(f"polarvrp solve: {tmp_path}/set/b.vrp: TYPE SDVRP is not supported")
+    assert "set/d.vrp: customer 3 cannot be served: a route to it alone has load 11, the capacity is 10" in lines[1]
+    assert lines[2] == f"polarvrp solve: 2 of 4 files solved; bad: {tmp_path}/set/b.vrp, {tmp_path}/set/d.vrp"
+    rows = pq.read_table(tmp_path / "out" / "solutions.parquet").to_pylist()
+    assert [row["cost"] is None for row in rows] == [row["reason"] is not None for row in rows]
+    assert [row["cost"] for row in rows] == [16, None, pytest.approx(5 + 3.6 + 1.4 + 5), None]
+    solutions = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.sol"))
+    assert solutions == ["a/X-n4-k2.sol", "c.sol"]
+
+
+def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = write("a/X-n4-k2.vrp", TWINS["A"]), write("b/X-n4-k2.vrp", TWINS["A"])
+    assert main(["solve", f"{tmp_path}/*/X*.vrp", *QUICK]) == 2
+    assert f"{one} and {two} would share the name X-n4-k2" in capsys.readouterr().err
+    assert main(["solve", f"{tmp_path}/a/*.vrp", *QUICK]) == 0
+    assert main(["solve", f"{tmp_path}/c/*.vrp", *QUICK]) == 2
+    assert "no file matches" in capsys.readouterr().err
+    assert main(["solve", str(tmp_path / "c.vrp"), *QUICK]) == 2
+    assert "c.vrp: cannot be read" in capsys.readouterr().err
+
+
+def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Priced anew: a wrong cost is said, an infeasible solution gives no gap."""
+    path = write("A-n4-k2.vrp", TWINS["A"])
+    for text, end in (
+        ("Route #1: 1 2\nRoute #2: 3\nCost 16\n", "gap 0.000 % to {} (16)"),
+        ("Route #1: 1\nRoute #2: 2\nRoute #3: 3\nCost 15\n", "gap -11.111 % to {} (18, it states 15)"),
+        ("Route #1: 1 2 3\nCost 3\n", "no gap: {} is unusable, route 1 has load 20, the capacity is 10"),
+    ):
+        beside = write("A-n4-k2.sol", text)
+        assert main(["solve", str(path), *QUICK]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].endswith(end.format(beside))
+    assert main(["solve", str(path), *QUICK, "--output", str(tmp_path)]) == 2
+    assert "A-n4-k2.sol would be overwritten; choose another --output" in capsys.readouterr().err
+
+
+def test_what_the_network_never_saw_is_said(write: Write, network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = EXPLICIT.format("FULL_MATRIX", LAYOUTS["FULL_MATRIX"].replace("0 10 20 30", "0 11 20 30", 1))
+    assert main(["solve", str(write("m.vrp", matrix)), "--model", str(network), *QUICK]) == 0
+    said = capsys.readouterr().out
+    for phrase in ("CVRP (its file does not say", "3 customers (trained on 50)", "an asymmetric matrix"):
+        assert phrase in said
+
+
+def test_json_holds_the_routes(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(write("a.vrp", TWINS["A"])), str(write("bad.vrp", "nothing"))]
+    assert main(["solve", *paths, *QUICK, "--json"]) == 2
+    good, bad = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert good["cost"] == 16 and sorted(c for route in good["routes"] for c in route["customers"]) == [1, 2, 3]
+    assert bad["routes"] == [] and "unknown format" in bad["reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--seconds", "0"), "--seconds must be above 0"),
+        (("--seconds", "nan"), "--seconds must be above 0"),
+        (("--seed", "-1"), "--seed must be in"),
+        (("--model", "nowhere"), "no model 'nowhere'"),
+        (("--model", "pretrained-n50"), "ships no model 'pretrained-n50'"),
+    ],
+)
+def test_bad_options(write: Write, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str) -> None:
+    assert main(["solve", str(write("a.vrp", TWINS["A"])), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("polarvrp solve: ") and message in line
+
+
+def test_interrupted_between_two_files(tmp_path: Path) -> None:
+    """Ctrl-C ends with 130 and one line; what was finished is complete, nothing else is there."""
+    for name in ("X-n101-k25", "X-n106-k14"):
+        with zipfile.ZipFile(Path(str(resources.files("polarvrp").joinpath("data", "set_x.zip")))) as archive:
+            archive.extract(f"{name}.vrp", tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "polarvrp",
+        "solve",
+        str(tmp_path),
+        "--seconds",
+        "2",
+        "--output",
+        str(tmp_path / "o"),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    first = tmp_path / "o" / "X-n101-k25.sol"
+    while not first.exists() and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors.splitlines()) == (130, ["polarvrp solve: interrupted"])
+    (row,) = pq.read_table(tmp_path / "o" / "solutions.parquet").to_pylist()
+    assert row["cost"] == read_sol(first).cost
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["X-n101-k25.sol", "solutions.parquet"]
