@@ -144,6 +144,7 @@ def test_json_holds_the_routes(write: Write, capsys: pytest.CaptureFixture[str])
         (("--seconds", "0"), "--seconds must be above 0"),
         (("--seconds", "nan"), "--seconds must be above 0"),
         (("--seed", "-1"), "--seed must be in"),
+        (("--plot",), "--plot needs --output"),
         (("--model", "nowhere"), "no model 'nowhere'"),
         (("--model", "pretrained-n50"), "ships no model 'pretrained-n50'"),
     ],

@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "solve a set with a trained policy",
     "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
     "solve": "solve files of one's own, by a network and PyVRP",
+    "plot": "draw a solution",
     "check": "verify stored solutions exactly",
     "import": "take in others' solutions, checked and priced exactly",
     "describe": "parts and parameter count of a network as JSON",

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polarvrp.cli.arguments import add_reading_arguments
 from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -36,19 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="for each file (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="of PyVRP (default: 0)")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the .sol files and solutions.parquet")
+    parser.add_argument("--plot", action="store_true", help="also a picture of each solution, into --output")
     parser.add_argument("--json", action="store_true", help="print a JSON object a file instead of text")
     add_reading_arguments(parser)
-
-
-def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """What files do not say themselves."""
-    parser.add_argument(
-        "--distances",
-        choices=("rounded", "truncated", "up", "down", "exact"),
-        help="how costs count distances: nearest integer, one decimal cut off, next integer above or below, not "
-        "rounded (default: the convention of the instance's set)",
-    )
-    parser.add_argument("--open", action="store_true", help="routes end at their last customer")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -156,6 +147,13 @@ class _Job:
         path = folder / f"{outcome.file.stem}.sol"
         write_sol(path, solved.routes, solved.cost)
         self._say(f"  {path}")
+        if self.options.plot:
+            from polarvrp.library.plot import save_plot, title_of
+
+            assert outcome.library is not None
+            title = title_of(outcome.library, solved.routes)
+            save_plot(path.with_suffix(".png"), outcome.library, solved.routes, title)
+            self._say(f"  {path.with_suffix('.png')}")
 
     def _say(self, line: str) -> None:
         if not self.options.json:
@@ -169,6 +167,8 @@ def _require_sound(options: argparse.Namespace) -> None:
         raise ConfigError(f"--seconds must be above 0 and finite, got {options.seconds:g}")
     if not 0 <= options.seed <= LARGEST_SEED:
         raise ConfigError(f"--seed must be in [0, {LARGEST_SEED}], got {options.seed}")
+    if options.plot and options.output is None:
+        raise ConfigError("--plot needs --output, the folder of the pictures")
 
 
 def _require_free(files: list[InputFile], folder: Path) -> None:

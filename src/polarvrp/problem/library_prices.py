@@ -118,6 +118,19 @@ def split_to_feasible(library: LibraryInstance, routes: list[Route]) -> list[Rou
     return [piece for piece in pieces if piece.customers]
 
 
+def service_starts(library: LibraryInstance, route: Route) -> list[float]:
+    """When each customer of a route is served by a vehicle that leaves as soon as its depot opens."""
+    prices, windows = _Prices(library), library.time_windows
+    time = 0.0 if windows is None else float(windows[route.depot, 0])
+    starts: list[float] = []
+    for start, end in prices.legs(route)[: len(route.customers)]:
+        time += prices.leg(start, end)
+        time = time if windows is None else max(time, float(windows[end, 0]))
+        starts.append(time)
+        time += prices.service[end]
+    return starts
+
+
 class _Prices:
     """An instance as Python numbers: indexing arrays element by element would dominate the check."""
 

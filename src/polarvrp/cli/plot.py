@@ -1,0 +1,77 @@
+"""``polarvrp plot``: a picture of a solution, of a library file or of a set."""
+
+import argparse
+from pathlib import Path
+
+from polarvrp.cli.arguments import add_reading_arguments
+from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
+
+SUFFIXES = (".png", ".pdf", ".svg")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("instance", type=Path, metavar="INSTANCE", help="a library file, or a set (.npz)")
+    parser.add_argument(
+        "solution", type=Path, metavar="SOLUTION", help="its .sol file, or solutions of the set (.parquet)"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=f"ends in {', '.join(SUFFIXES)}")
+    parser.add_argument(
+        "--index", type=int, default=0, metavar="K", help="of a set: which instance, from 0 (default: 0)"
+    )
+    add_reading_arguments(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Draw."""
+    if options.output.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"--output must end in one of {', '.join(SUFFIXES)}, got {options.output}")
+    from polarvrp.library.plot import save_plot, title_of
+
+    if options.instance.suffix == ".npz":
+        _draw_of_set(options)
+        return 0
+    from polarvrp.problem.library_files import read_library
+    from polarvrp.problem.library_instances import Rounding
+    from polarvrp.problem.library_prices import at_cheapest_depots
+    from polarvrp.problem.vrplib import read_sol
+
+    rounding = None if options.distances is None else Rounding(options.distances)
+    library = read_library(options.instance, rounding, options.open)
+    routes = at_cheapest_depots(library, read_sol(options.solution).routes)
+    try:
+        title = title_of(library, routes)
+    except InfeasibleTourError as error:
+        raise DataError(f"{options.solution}: {error}") from error
+    save_plot(options.output, library, routes, title)
+    return 0
+
+
+def _draw_of_set(options: argparse.Namespace) -> None:
+    """One instance of a set, which may have rules that library files do not know."""
+    from polarvrp.library.plot import save_plot
+    from polarvrp.problem.datasets import read_instances, variant_of
+    from polarvrp.problem.library_twins import library_of
+    from polarvrp.problem.tours import actions_to_routes, check_tour
+    from polarvrp.solutions.solutions import read_solutions, solution_rows
+    from polarvrp.tolerances import POLICY_TOLERANCE
+
+    instances = read_instances(options.instance)
+    if not 0 <= options.index < len(instances):
+        raise ConfigError(f"--index must be from 0 to {len(instances) - 1}, got {options.index}")
+    rows = solution_rows(read_solutions(options.solution))
+    row = next((row for row in rows if row.instance == options.index), None)
+    if row is None or row.cost is None:
+        raise DataError(f"{options.solution} has no solution of instance {options.index}; choose another --index")
+    try:
+        report = check_tour(instances, options.index, row.actions, POLICY_TOLERANCE)
+    except InfeasibleTourError as error:
+        raise DataError(f"{options.solution}: instance {options.index}: {error}") from error
+    name = f"{options.instance.name}, instance {options.index}"
+    wrong = "" if report.first_problem is None else f"; infeasible: {report.first_problem}"
+    title = (
+        f"{name}: {variant_of(instances[[options.index]]).name}, {instances.num_customers} customers\n"
+        f"{row.method}: cost {report.cost:.4f}, {report.num_routes} routes{wrong}"
+    )
+    routes = actions_to_routes(row.actions, instances.num_depots)
+    save_plot(options.output, library_of(instances, options.index, name), routes, title)
