@@ -15,6 +15,7 @@ from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import Position
 from polarvrp.training.history import write_history
+from polarvrp.training.resolved import resolved_config
 
 
 def write_outputs(
@@ -34,7 +35,7 @@ def write_outputs(
 
     folder = output.parent
     folder.mkdir(parents=True, exist_ok=True)
-    model_config, config = parse_train_spec(spec)
+    config = parse_train_spec(spec)[1]
     named, device = parse_run(run), next(policy.parameters()).device
     metadata = {
         "run": run,
@@ -55,7 +56,7 @@ def write_outputs(
         "spec": dict(spec),
         "fingerprint": fingerprint(spec),
     }
-    resolved = {"run": run, "model": model_config.model_dump(), "training": config.model_dump(mode="json")}
+    resolved = resolved_config(run, spec, policy.config, str(metadata["precision"]))
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
     provenance = {
         key: metadata[key]
