@@ -1,6 +1,7 @@
 """Small result folders of the real layout, for the tests of tables, and the rows of tables built from them."""
 
 import json
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -9,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polarvrp.catalog.experiments import EXPERIMENTS
-from polarvrp.problem.variants import TRAINING_VARIANTS
+from polarvrp.catalog.methods import METHODS
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.solutions.solutions import SolutionRow, write_solutions
 from polarvrp.study.runs import parse_run
 from polarvrp.tables.build import build_table
+from polarvrp.tables.paper import read_paper
 from polarvrp.tables.sources import MissingResultsError, Results
 
 HISTORY_COLUMNS = (
@@ -112,6 +115,47 @@ class ResultsFolder:
         ]
         (self.root / "set_x").mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), self.root / "set_x" / f"{run}.parquet")
+
+
+def whole_study(root: Path) -> ResultsFolder:
+    """Results of every experiment at the sizes of scale quick.
+
+    All main methods and two seeds of ours on the training variants and on all of Set-X, few variants of the rest.
+    """
+    folder = ResultsFolder(root)
+    draw = random.Random(0)
+    references = {(variant, size): draw.uniform(5, 20) for variant in VARIANTS for size in (10, 20)}
+    paper, unseen = read_paper("set_x"), ("VRPMB", "OVRPMBLTW", "MDVRP", "MDOVRPMBLTW")
+    best_known = {str(name): float(cost) for name, cost in zip(paper["instance"], paper["best_known"], strict=True)}
+
+    def evaluate(run: str, variants: Iterable[str]) -> None:
+        size = parse_run(run).num_customers
+        for variant in variants:
+            folder.solve(run, variant, size, [references[variant, size] * draw.uniform(1, 1.3)] * 2, seconds=0.01)
+
+    def train(run: str, variants: Iterable[str] = ("CVRP", "OVRPBLTW"), **changed: Any) -> None:
+        evaluate(run, variants)
+        folder.train(run, parameters=draw.randrange(10**6, 10**7), **changed)
+
+    for (variant, size), cost in references.items():
+        if variant not in (*TRAINING_VARIANTS, *unseen):
+            continue
+        for solver in ("pyvrp", "ortools"):
+            folder.solve(solver, variant, size, [cost] * 2, seconds=10)
+    stems = [stem for stem, record in METHODS.items() if record.source is None]
+    for run in (f"{stem}-n{size}-s0" for stem in (*stems, "polarnet-shared-polar") for size in (10, 20)):
+        train(run, TRAINING_VARIANTS)
+    train(f"{stems[-1]}-n10-s1", TRAINING_VARIANTS)
+    for run in [f"{stem}-n10-s0" for stem in stems] + [f"{stems[-1]}-n10-s1"]:
+        evaluate(run, unseen)
+        folder.solve_set_x(run, {name: (best, 1.1 * best, 1.1 * best + 1) for name, best in best_known.items()})
+    for tail in ("ple-rl-n10", "ple-po-n10", "deep-polar-n10", "shared-po-n10", "shared-polar-n10-k2"):
+        train(f"polarnet-{tail}-s0")
+    train("polarnet-ple-polar-n10-kappa2-s0", task_experts=2)
+    train("polarnet-ple-polar-n10-ls0-s0", refinement_start_epoch=0)
+    for paradigm in ("po", "polar"):
+        train(f"polarnet-shared-{paradigm}-n10-alpha0.01-s0", temperature=0.01)
+    return folder
 
 
 def table_rows(results: Results, name: str) -> list[dict[str, Any]]:

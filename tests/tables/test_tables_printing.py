@@ -1,18 +1,18 @@
 """Printed tables: pivot, order, averages, emphasis, and the line that no demonstration lacks."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 import pytest
 
+from helpers.printed_tables import table
 from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.experiments import EXPERIMENTS
-from polarvrp.tables.build import build_table, build_tables, print_experiment
+from polarvrp.tables.build import build_table, print_experiment
 from polarvrp.tables.formats import duration, minus, number
 from polarvrp.tables.labels import catalog_labels, method_label
-from polarvrp.tables.printing import PrintedTable, latex_text, to_html, to_latex, to_markdown, written
+from polarvrp.tables.latex import to_latex
+from polarvrp.tables.printing import PrintedTable, to_html, to_markdown, written
 from polarvrp.tables.sources import Results
 
 OURS = "polarnet-ple-polar"
@@ -219,88 +219,6 @@ def test_zero_has_no_sign() -> None:
     assert (minus("-0.000%"), minus("-0.012%"), minus("0.000%")) == ("0.000%", "−0.012%", "0.000%")
 
 
-HEADS = (("", "Variant"), ("n=10", "Obj."), ("n=10", "Gap"))
-
-
-def table(rows: list[list[str]], columns: Sequence[tuple[str, str]] = HEADS, **attributes: Any) -> PrintedTable:
-    """A printed table whose cells are emphasised where they begin with an exclamation mark."""
-    text = pd.DataFrame(rows, columns=pd.MultiIndex.from_tuples(columns))
-    best = text.map(lambda cell: cell.startswith("!"))
-    return PrintedTable("Gap of a_b in %", text.map(lambda cell: cell.removeprefix("!")), best, **attributes)
-
-
-def latex_rows(text: str) -> list[list[str]]:
-    """Cells of each line of the bodies of all ``tabular`` environments, heads included; checks that all rows fit."""
-    rows = []
-    for columns, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL):
-        lines = [line.removesuffix(r"\\").strip() for line in body.splitlines() if line.endswith(r"\\")]
-        for line in lines:
-            cells = re.split(r"(?<!\\)&", line)
-            spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", cell) for cell in cells]
-            assert sum(int(span[1]) if span else 1 for span in spans) == len(columns), line
-            rows.append([cell.strip() for cell in cells])
-    return rows
-
-
-def well_formed(text: str) -> bool:
-    """Whether braces and environments are closed in order, outside of comments and escapes."""
-    text = re.sub(r"\\[\\{}%]", "", re.sub(r"(?m)^%.*$", "", text))
-    depth, open_environments = 0, []
-    for token in re.findall(r"\\(?:begin|end)\{\w+\}|[{}]", text):
-        if token in "{}":
-            depth += 1 if token == "{" else -1
-        elif token.startswith(r"\begin"):
-            open_environments.append(token[6:])
-        elif not open_environments or open_environments.pop() != token[4:]:
-            return False
-        if depth < 0:
-            return False
-    return depth == 0 and not open_environments
-
-
-def test_latex_groups_heads_and_escapes() -> None:
-    text = to_latex([table([["CVRP", "!10.0", "2%"], ["Average", "–", "*"]], summary=1)])
-    assert r"\caption{Gap of a\_b in \%}" in text
-    assert " & \\multicolumn{2}{c}{n=10} \\\\\n\\cmidrule(lr){2-3}\n" in text
-    assert (
-        "CVRP & \\cellcolor[gray]{0.85} \\textbf{10.0} & 2\\% \\\\\n\\midrule\nAverage & -- & * \\\\\n\\bottomrule"
-        in text
-    )
-    assert well_formed(text)
-    assert latex_text("α ≤ 1−x_<1>") == r"$\alpha$ $\le$ 1$-$x\_\textless{}1\textgreater{}"
-
-
-def test_a_latex_table_too_long_for_a_page_goes_on_in_another() -> None:
-    blocks = [[f"V{block}", f"M{row}", "1.0"] for block in range(10) for row in range(12)]
-    columns = (("", "Variant"), ("", "Method"), ("n=10", "Obj."))
-    text = to_latex([table(blocks, columns, heads=2)])
-    parts = text.split(r"\begin{table}")[1:]
-    assert len(parts) == 3 and all(part.count("max width=") == 1 for part in parts)
-    assert [part.count(r"\addtocounter{table}{-1}\caption{Continued.}") for part in parts] == [0, 1, 1]
-    bodies = [[row for row in latex_rows(part) if row[-1] == "1.0"] for part in parts]
-    assert [len(body) for body in bodies] == [48, 48, 24]  # whole blocks
-    assert [body[0][0] for body in bodies] == ["V0", "V4", "V8"] and bodies[0][1][0] == ""
-    assert well_formed(text)
-
-
-def test_a_latex_table_too_wide_for_a_page_goes_on_in_another_between_groups() -> None:
-    columns = (("", "Variant"), *((f"M{method}", label) for method in range(15) for label in ("Obj.", "Gap")))
-    text = to_latex([table([["CVRP", *("1" for _ in range(30))]], columns)])
-    heads = [row for row in latex_rows(text) if row[0] == "Variant"]
-    assert [len(row) for row in heads] == [17, 15]
-    assert all(row[1::2] == ["Obj."] * (len(row) // 2) for row in heads)
-
-
-@pytest.mark.parametrize("name", ["in_distribution", "training_cost", "encoder_settings", "paper_comparison"])
-def test_latex_of_every_form_is_well_formed(folder: ResultsFolder, quick: Results, name: str) -> None:
-    for run in (f"{OURS}-n10-s0", f"{OURS}-n10-s1"):
-        folder.evaluate(run, 3.0)
-        folder.train(run)
-    build_tables(quick)
-    text = to_latex(tables(quick, name))
-    assert well_formed(text) and len(latex_rows(text)) >= 2
-
-
 def test_html_marks_the_best_ours_and_averages_and_escapes() -> None:
     rows = [["CVRP", "CaDA", "!1"], ["CVRP", "Ours", "<2>"], ["Average", "Ours", "3"]]
     columns = (("", "Variant"), ("", "Method"), ("n=10", "Obj."))
@@ -310,3 +228,10 @@ def test_html_marks_the_best_ours_and_averages_and_escapes() -> None:
     assert classes["1"] == {"best"} and classes["&lt;2&gt;"] == {"ours"}
     assert classes["3"] == {"ours", "summary", "block"} and classes["CaDA"] == {"head"}
     assert '<table id="T_mine" class="printed heads-2">' in page
+
+
+def test_sentences_are_set_to_the_left() -> None:
+    sentence = "the published solutions give 1.762"
+    page = to_html(table([["CVRP", "1.000 ± 0.100%", sentence]]), "mine")
+    assert f'words" >{sentence}' in page and page.count("words") == 1
+    assert to_markdown([table([["CVRP", "1", sentence]])]).splitlines()[3].startswith("|:")

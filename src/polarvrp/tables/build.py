@@ -18,7 +18,8 @@ from polarvrp.study.specs import TABLE_CODE_VERSION
 from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.frames import RUNS, SCALE, arrow_table, typed
 from polarvrp.tables.labels import LABELS
-from polarvrp.tables.printing import PrintedTable, to_latex, to_markdown
+from polarvrp.tables.latex import to_latex
+from polarvrp.tables.printing import PrintedTable, to_markdown
 from polarvrp.tables.sources import MissingResultsError, Results
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,9 +1,8 @@
-"""Tables as people read them: long frames spread to rows and columns of text, written as Markdown, LaTeX and HTML."""
+"""Tables as people read them: long frames spread to rows and columns of text, written as Markdown and HTML."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from math import ceil
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -15,32 +14,9 @@ from polarvrp.tables.frames import SCALE
 from polarvrp.tables.labels import OURS
 from polarvrp.tables.means import SPREAD
 
-ROWS_PER_PAGE = 56
-"""Rows of a LaTeX table before it goes on in another; in ``\\scriptsize`` they fill a page."""
+LONGEST_NUMBER = 24
+"""Characters of a printed number with its deviation; what is longer is a sentence."""
 
-COLUMNS_PER_PAGE = 22
-"""Columns of numbers of a LaTeX table before it goes on in another; more would have to shrink beyond reading."""
-
-_EMPHASIS = "cellcolor: [gray]{0.85}; textbf: --rwrap;"
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "–": "--",
-        "·": r"$\cdot$",
-        "×": r"$\times$",
-        "−": r"$-$",
-        "≤": r"$\le$",
-        "±": r"$\pm$",
-        "α": r"$\alpha$",
-        "κ": r"$\kappa$",
-    }
-)
 _MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\*|<>"})
 
 
@@ -63,6 +39,14 @@ class PrintedTable:
     heads: int = 1
     summary: int = 0
     warning: str = ""
+
+    @property
+    def sides(self) -> str:
+        """To which side each column is set: names of rows and sentences to the left, numbers to the right."""
+        longest = self.text.map(len).max()
+        return "".join(
+            "l" if place < self.heads or length > LONGEST_NUMBER else "r" for place, length in enumerate(longest)
+        )
 
     @property
     def breaks(self) -> list[int]:
@@ -174,8 +158,8 @@ def to_markdown(tables: Iterable[PrintedTable]) -> str:
 def to_html(table: PrintedTable, name: str) -> str:
     """One ``<table>``, whose cells have classes.
 
-    ``head`` are names of rows, ``best`` emphasised cells, ``ours`` rows or columns of our method, ``block`` the first
-    rows of blocks, ``summary`` the rows that sum up the others.
+    ``head`` are names of rows, ``words`` sentences, ``best`` emphasised cells, ``ours`` rows or columns of our method,
+    ``block`` the first rows of blocks, ``summary`` the rows that sum up the others.
 
     Args:
         table: The table.
@@ -183,110 +167,29 @@ def to_html(table: PrintedTable, name: str) -> str:
     """
     classes = table.best.map({True: "best", False: ""}.get)
     classes.iloc[:, : table.heads] = "head"
+    for place, side in enumerate(table.sides):
+        if side == "l" and place >= table.heads:
+            classes.iloc[:, place] += " words"
     classes.iloc[table.breaks] += " block"
     classes.iloc[len(classes) - table.summary :] += " summary"
     classes = classes.where(~_ours(table), classes + " ours")
-    styler = Styler(_flat(table.text), uuid=name, cell_ids=False).hide(axis="index")
+    styler = Styler(flat(table.text), uuid=name, cell_ids=False).hide(axis="index")
     styler.format(escape="html").format_index(escape="html", axis=1)
     styler.set_td_classes(classes.set_axis(styler.columns, axis=1))
     return str(styler.to_html(table_attributes=f'class="printed heads-{table.heads}"'))
 
 
-def to_latex(tables: Iterable[PrintedTable]) -> str:
-    """LaTeX ``table`` environments that fit a page; a table too long or too wide for one goes on in another."""
-    packages = r"% \usepackage{adjustbox,booktabs}\usepackage[table]{xcolor}"
-    return "\n".join([packages, *(part for table in tables for part in _latex_parts(table))])
-
-
-def latex_text(text: str) -> str:
-    """``text`` with every character that LaTeX would read as a command replaced."""
-    return text.translate(_LATEX)
-
-
 def _markdown(table: PrintedTable) -> str:
-    text = _blocks_named_once(table.text, table.heads).map(lambda cell: cell.translate(_MARKDOWN))
+    text = blocks_named_once(table.text, table.heads).map(lambda cell: cell.translate(_MARKDOWN))
     text = text.mask(table.best, "**" + text + "**")
     text.columns = pd.Index(" ".join(filter(None, column)).translate(_MARKDOWN) for column in text.columns)
-    sides = ["left" if place < table.heads else "right" for place in range(text.shape[1])]
+    sides = [{"l": "left", "r": "right"}[side] for side in table.sides]
     lines = [f"**{table.warning.translate(_MARKDOWN)}**", ""] if table.warning else []
     body = text.to_markdown(index=False, disable_numparse=True, colalign=sides)
     return "\n".join([*lines, table.caption.translate(_MARKDOWN), "", body, ""])
 
 
-def _latex_parts(table: PrintedTable) -> Iterator[str]:
-    """Environments of one table, each of a part of its rows and columns."""
-    warning = rf"\textbf{{{latex_text(table.warning)}}} " if table.warning else ""
-    caption = rf"\caption{{{warning}{latex_text(table.caption)}}}\smallskip"
-    for rows in _row_parts(table):
-        for columns in _column_parts(table):
-            yield "\n".join(
-                [
-                    r"\begin{table}[p]",
-                    r"\centering\scriptsize\setlength{\tabcolsep}{3pt}",
-                    caption,
-                    r"\begin{adjustbox}{max width=\linewidth}",
-                    _tabular(table, rows, columns),
-                    r"\end{adjustbox}",
-                    r"\end{table}",
-                    "",
-                ]
-            )
-            caption = r"\addtocounter{table}{-1}\caption{Continued.}\smallskip"
-
-
-def _tabular(table: PrintedTable, rows: range, columns: list[int]) -> str:
-    """Environment ``tabular`` of some rows and columns, by pandas, with the rules that it does not draw."""
-    text = _blocks_named_once(table.text.iloc[rows.start : rows.stop], table.heads).map(latex_text)
-    text = _flat(text.iloc[:, columns].rename(columns=latex_text))
-    best = table.best.iloc[rows.start : rows.stop, columns].set_axis(text.columns, axis=1)
-    styler = text.style.hide(axis="index").apply(lambda _: best.map({True: _EMPHASIS, False: ""}.get), axis=None)
-    sides = "".join("l" if column < table.heads else "r" for column in columns)
-    lines = styler.to_latex(column_format=sides, hrules=True, multicol_align="c").splitlines()
-    if text.columns.nlevels > 1:
-        lines.insert(lines.index(r"\toprule") + 2, _group_rules(text.columns))
-    body = lines.index(r"\midrule") + 1
-    for place in reversed([place - rows.start for place in table.breaks if place in rows[1:]]):
-        lines.insert(body + place, r"\midrule")
-    return "\n".join(lines)
-
-
-def _group_rules(columns: pd.Index) -> str:
-    """A rule below the head of each group of columns."""
-    rules, start = [], 1
-    for group, members in groupby(columns, key=lambda column: column[0]):
-        end = start + len(list(members))
-        rules += [rf"\cmidrule(lr){{{start}-{end - 1}}}"] if group else []
-        start = end
-    return "".join(rules)
-
-
-def _row_parts(table: PrintedTable) -> Iterator[range]:
-    """Rows page by page, cut between blocks where there are any."""
-    start, total = 0, len(table.text)
-    while start < total:
-        end = min(start + ROWS_PER_PAGE, total)
-        if end < total:
-            end = max((place for place in table.breaks if start < place <= end), default=end)
-        yield range(start, end)
-        start = end
-
-
-def _column_parts(table: PrintedTable) -> Iterator[list[int]]:
-    """Columns page by page, cut between groups; the names of rows on each."""
-    names = list(range(table.heads))
-    numbers = range(table.heads, table.text.shape[1])
-    most = ceil(len(numbers) / max(ceil(len(numbers) / COLUMNS_PER_PAGE), 1))
-    part: list[int] = []
-    for _, members in groupby(numbers, key=lambda place: table.text.columns[place][0] or place):
-        group = list(members)
-        if part and len(part) + len(group) > most + 1:
-            yield names + part
-            part = []
-        part += group
-    yield names + part
-
-
-def _blocks_named_once(text: pd.DataFrame, heads: int) -> pd.DataFrame:
+def blocks_named_once(text: pd.DataFrame, heads: int) -> pd.DataFrame:
     """The text with the name of a block in its first row only."""
     if heads == 1:
         return text
@@ -302,7 +205,7 @@ def _ours(table: PrintedTable) -> pd.DataFrame:
     return pd.DataFrame(rows.to_numpy()[:, None] | groups, columns=table.text.columns)
 
 
-def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+def flat(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with one level of column heads where no column has a group."""
     grouped = frame.columns.get_level_values(0).str.len().any()
     return frame if grouped else frame.set_axis(frame.columns.get_level_values(1), axis=1)

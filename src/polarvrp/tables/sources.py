@@ -112,9 +112,7 @@ class Results:
 
     def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a solver on one test set, as ``read_costs``."""
-        method = SEVERAL if solver == "best_known" else solver
-        origin = Origin(test_set.variant, test_set.num_customers, "solver", method)
-        return read_costs(self._solutions(solver, test_set), origin, self._set(test_set))
+        return read_costs(self._solutions(solver, test_set), _origin(solver, test_set), self._set(test_set))
 
     def reference(self, test_set: InstanceSet) -> pd.Series | None:
         """Costs that gaps on a test set are measured against.
@@ -132,7 +130,8 @@ class Results:
             return published(test_set, "pyvrp")["cost"].rename(name)
         path = self._solutions(name, test_set)
         if path.is_file():
-            return self.solved(name, test_set)["cost"].rename(name)
+            changed_ns = path.stat().st_mtime_ns
+            return _reference_costs(path, changed_ns, _origin(name, test_set), self._set(test_set)).rename(name)
         if self.against is None:
             return None
         how = "--best-of" if name == "best_known" else f"--solver {name}"
@@ -229,6 +228,18 @@ def published(test_set: InstanceSet, solver: str) -> pd.DataFrame:
     """Published costs of a solver on one test set of 50 or 100 customers; their seconds were not published."""
     costs = published_costs(test_set.variant, test_set.num_customers, solver)
     return pd.DataFrame({"cost": costs, "seconds": float("nan")}).rename_axis("instance")
+
+
+def _origin(solver: str, test_set: InstanceSet) -> Origin:
+    """What the place of a solver's file says of its rows."""
+    method = SEVERAL if solver == "best_known" else solver
+    return Origin(test_set.variant, test_set.num_customers, "solver", method)
+
+
+@lru_cache(maxsize=len(VARIANTS) * len(PUBLISHED_SIZES))
+def _reference_costs(path: Path, changed_ns: int, origin: Origin, instances: Path) -> pd.Series:
+    """Costs in a file of solutions, read once for all methods and again after a change."""
+    return read_costs(path, origin, instances)["cost"]
 
 
 def read_costs(path: Path, origin: Origin, instances: Path) -> pd.DataFrame:
