@@ -59,7 +59,7 @@ def test_config_and_scales_share_no_key_and_leave_none_to_a_default() -> None:
     study = keys(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
     scale = keys(yaml.safe_load((ROOT / "config/scales/paper.yaml").read_text()))
     for path, cls in STUDY_SECTIONS.items():
-        if path in (("sizes",), ("training", "stages")):
+        if path in (("sizes",), ("external_methods",), ("training", "stages")):
             continue
         left, right = study, scale
         for part in path:
@@ -164,6 +164,18 @@ MISTAKES = [
     ({"evaluation": {"augmentations": 9}}, "evaluation.augmentations must be at most 8, got 9"),
     # more validation instances solved than a set has
     ({"training": {"validation_instances": 3}}, "training.validation_instances is 3, but a validation set has 2"),
+    (
+        {"external_methods": [{"name": "a-b", "label": "Theirs", "files": ["a.parquet"]}]},
+        "external_methods[0].name must hold letters, digits, points and underscores only, got 'a-b'",
+    ),
+    (
+        {"external_methods": [{"name": "theirs", "label": "Ours", "files": ["a.parquet"]}]},
+        "external_methods repeats the label 'Ours'; rename one",
+    ),
+    (
+        {"external_methods": [{"name": "theirs", "label": "Theirs", "files": []}]},
+        "external_methods[0].files must be a list of at least 1, got []",
+    ),
     ({"scale": "tiny"}, "scale must be one of quick, laptop, paper, got 'tiny'"),
 ]
 

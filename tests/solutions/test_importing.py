@@ -216,11 +216,16 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("no.parquet", None, "no.parquet does not exist"),
     ("a.txt", b"1 2 3", "a.txt: unknown form; wanted is RouteFinder's *_sol_*.npz, a .sol or a Parquet"),
     ("a.parquet", b"1 2 3", "a.parquet is no complete Parquet file"),
-    ("a.parquet", [{"instance": 0}], "needs the columns instance and routes or actions, it has instance"),
+    ("a.parquet", [{"instance": 0}], "needs instance and lists in routes or actions, it has instance"),
     ("a.parquet", [{"instance": 4, "actions": [1]}], "a.parquet solves instance 4, "),
     ("a.parquet", [{"instance": 0, "actions": [1]}] * 2, "solves instance 0 of "),
     ("a.parquet", [{"instance": 0, "actions": [1.5]}], "a.parquet: row 1 must list nodes, whole numbers, got [1.5]"),
     ("a.parquet", [{"instance": 0, "routes": [1]}], "a.parquet: row 1 must list nodes, whole numbers, got 1"),
+    (
+        "a.parquet",
+        [{"instance": 0, "routes": 1}],
+        "needs instance and lists in routes or actions, it has instance, routes",
+    ),
     ("a.parquet", [{"instance": 0, "actions": [1], "cost": "3"}], "a.parquet: row 1 must state its cost as a number"),
     ("a.parquet", [{"instance": 0.5, "actions": [1]}], "row 1 must name its instance by a number or a name, got 0.5"),
     ("a.parquet", [{"instance": "X-n9", "actions": [1]}], "there is no instance 'X-n9' among the named instances"),
@@ -250,7 +255,7 @@ def test_contradictory_options(tmp_path: Path, capsys: pytest.CaptureFixture[str
     case, output = Published(tmp_path, "CVRP"), str(tmp_path / "out.parquet")
     case.write()
     for words, message in (
-        (["--output", str(case.archive)], "--output must name another file"),
+        (["--output", str(case.archive)], "--output must end in .parquet"),
         (["--output", output, "--open"], "--open is for library files"),
         (["--output", output, "--instances", str(case.path), str(case.path)], "--instances must name one set, got 2"),
     ):

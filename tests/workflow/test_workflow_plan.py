@@ -127,6 +127,11 @@ def test_name_that_does_not_exist_has_no_rule(workflow: Workflow, path: str) -> 
         (["--config", "training={epochs: 5}"], None, "configuration: training.epochs must be a whole number, got '5'"),
         ([], "training: {learning_rate: 3e-4}", "configuration: training.learning_rate must be a number, got '3e-4'"),
         ([], "seeds: [2, 2]", "configuration: seeds names something twice, got 2, 2; drop one"),
+        (
+            [],
+            "external_methods: [{name: hgs, label: HGS, files: [others/*.parquet]}]",
+            "configuration: external_methods: others/*.parquet of hgs is no file; make it with polarvrp import",
+        ),
         ([], "transfer_size: 5", "configuration: transfer_size must be one of the sizes [10, 20], got 5"),
     ],
 )

@@ -1,12 +1,13 @@
 # Names of files and the functions that list them; no rules. What depends on what is decided in polarvrp.study.
 import json
+import shlex
 from pathlib import Path
 
 from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables as table_names
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.study import experiments
+from polarvrp.study import experiments, external
 from polarvrp.study import specs as jobs
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
@@ -24,6 +25,9 @@ SET_X = str(layout.set_x("{run}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
+
+with exit_on_mistake("configuration"):
+    EXTERNAL_FILES = external.external_files(study.external_methods)
 
 # The machine's part, which a profile overrides by set-threads and set-resources. Jobs of the small scales run side by
 # side, a core each, unless a GPU is there to share. At full scale every job on a GPU takes the same cores, for the
@@ -117,6 +121,12 @@ def own_labels():
     return json.dumps({method.stem: method.label for method in study.methods if method not in METHODS.values()})
 
 
+def external_methods():
+    """Option of the command that lists imported solutions; none without any."""
+    methods = [method.model_dump() for method in study.external_methods]
+    return f"--external {shlex.quote(json.dumps(methods))}" if methods else ""
+
+
 def solved(name, variants):
     runs = listed_runs(name)
     sizes = {run.num_customers for run in runs}.intersection(study.solved_sizes)
@@ -134,7 +144,8 @@ NEEDS = {
 
 
 def needs(name):
-    return [path for need in EXPERIMENTS[name].needs for path in NEEDS[need](name)]
+    listed = EXTERNAL_FILES if name in external.EXTERNAL_TABLES else []
+    return [path for need in EXPERIMENTS[name].needs for path in NEEDS[need](name)] + listed
 
 
 # Specifications, one canonical text each

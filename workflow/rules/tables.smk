@@ -31,10 +31,12 @@ for name, experiment in EXPERIMENTS.items():
                 runs=lambda wildcards, name=name: names_of(listed_runs(name)),
                 reference="" if study.datasets.test_seed == PUBLISHED_SEED else "--reference pyvrp",
                 labels=own_labels(),
+                external=external_methods(),
                 caption=experiment.caption,
             shell:
                 "python -m polarvrp tables {params.name} --results {params.results} --scale {params.scale}"
-                " {params.reference} --runs {params.runs} --labels {params.labels:q} > {log} 2>&1"
+                " {params.reference} --runs {params.runs} --labels {params.labels:q} {params.external}"
+                " > {log} 2>&1"
 
     if experiment.figure:
 

@@ -48,6 +48,9 @@ METHODS: dict[str, Method] = {
 PUBLISHED = "published-"
 """Start of the name of a source that others published."""
 
+EXTERNAL = "external-"
+"""Start of the name of a method whose solutions were imported."""
+
 SOLVERS = ("pyvrp", "ortools")
 """Solvers that references are computed with, and whose solutions were published."""
 

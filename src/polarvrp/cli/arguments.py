@@ -1,11 +1,17 @@
 """Options that commands share."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polarvrp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from polarvrp.config.study import ExternalMethod
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +99,33 @@ def add_labels_argument(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help='label of each compared method that the catalog lacks, e.g. \'{"cada-shared-po": "CaDA with PO"}\'',
     )
+
+
+def add_external_argument(parser: argparse.ArgumentParser) -> None:
+    """Which imported solutions are rows of the main tables."""
+    parser.add_argument(
+        "--external",
+        default="[]",
+        metavar="JSON",
+        help='imported solutions to list, e.g. \'[{"name": "hgs", "label": "HGS", "files": ["hgs/*.parquet"]}]\'',
+    )
+
+
+def external_methods(options: argparse.Namespace) -> tuple[ExternalMethod, ...]:
+    """The methods of ``--external``.
+
+    Raises:
+        ConfigError: If the option holds anything else.
+    """
+    from polarvrp.config.study import ExternalMethod
+
+    try:
+        methods = json.loads(options.external)
+    except ValueError as error:
+        raise ConfigError(f"--external is no JSON: {error}") from error
+    if not isinstance(methods, list):
+        raise ConfigError(f"--external must be a list, got {options.external[:60]}")
+    return tuple(ExternalMethod.from_mapping(method, f"external[{number}]") for number, method in enumerate(methods))
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -47,8 +47,6 @@ def execute(options: argparse.Namespace) -> int:
     """Write the file; 0 if every solution is right, 1 if one breaks a rule and so has no cost in it."""
     from polarvrp.solutions.foreign import read_foreign, stated_solver
 
-    if options.output.resolve() in [path.resolve() for path in (*options.files, *options.instances)]:
-        raise ConfigError("--output must name another file than those that are read")
     solutions = [solution for path in options.files for solution in read_foreign(path)]
     if not solutions:
         raise DataError(f"{options.files[0]} holds no solutions")
@@ -72,6 +70,7 @@ def execute(options: argparse.Namespace) -> int:
 def _import_set(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[SolutionRow]:
     from polarvrp.solutions.foreign import instances_beside
     from polarvrp.solutions.importing import import_set
+    from polarvrp.solutions.origin import DIGESTS, Origin, require_solutions_output, set_digests
     from polarvrp.solutions.solutions import write_solutions
 
     refuse_library_options(options)
@@ -81,18 +80,23 @@ def _import_set(solutions: list[ForeignSolution], method: str, options: argparse
     if len(sets) > 1 or sets[0] is None:
         raise ConfigError(f"which set do {', '.join(map(str, options.files))} solve? name it by --instances SET.npz")
     found = import_set(sets[0], solutions, method)
-    write_solutions(options.output, found.rows, "solver", _provenance(options, sets))
+    digests = {row.instance: set_digests(sets[0])[row.instance] for row in found.rows}
+    origin = Origin(found.rows[0].variant, found.rows[0].num_customers, "solver", method)
+    require_solutions_output(options.output, origin, digests, [*options.files, *sets])
+    write_solutions(options.output, found.rows, "solver", _provenance(options, sets) | {DIGESTS: digests})
     return found
 
 
 def _import_library(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[LibraryRow]:
+    from polarvrp.outputs import require_output
     from polarvrp.problem.library_instances import Rounding
     from polarvrp.solutions.importing import import_library
     from polarvrp.solutions.library_rows import write_library_rows
 
     rounding = None if options.distances is None else Rounding(options.distances)
     found = import_library(solutions, options.instances, method, rounding, options.open)
-    write_library_rows(options.output, found.rows, _provenance(options, []))
+    require_output(options.output, ".parquet", {"method": method}, [*options.files, *options.instances])
+    write_library_rows(options.output, found.rows, _provenance(options, []) | {"method": method})
     return found
 
 

@@ -2,7 +2,13 @@
 
 import argparse
 
-from polarvrp.cli.arguments import add_labels_argument, add_results_arguments, results_folder
+from polarvrp.cli.arguments import (
+    add_external_argument,
+    add_labels_argument,
+    add_results_arguments,
+    external_methods,
+    results_folder,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", nargs="+", metavar="RUN", help="only these runs; default: all that have results")
     add_labels_argument(parser)
+    add_external_argument(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -24,7 +31,8 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.tables.sources import Results
 
     runs = None if options.runs is None else tuple(options.runs)
-    results = Results(results_folder(options), options.scale, runs, options.reference, options.labels)
+    external = external_methods(options)
+    results = Results(results_folder(options), options.scale, runs, options.reference, options.labels, external)
     for path in build_tables(results, options.names):
         print(path)
     return 0

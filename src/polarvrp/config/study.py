@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones, named_backbones
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import tables
-from polarvrp.catalog.methods import PUBLISHED_SEED, PUBLISHED_SIZES, SOLVERS, Method, method_of, published_method
+from polarvrp.catalog.methods import (
+    EXTERNAL,
+    PUBLISHED_SEED,
+    PUBLISHED_SIZES,
+    SOLVERS,
+    Method,
+    method_of,
+    published_method,
+)
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.config.training import StudyTraining
@@ -53,6 +62,30 @@ class OwnRow(Section):
     def method(self) -> Method:
         """The row as a record of the catalog."""
         return Method(label=self.label, backbone=self.name, encoder=self.encoder, paradigm=self.paradigm)
+
+
+def _require_plain(name: str) -> str:
+    """A name without hyphens, which end in seeds elsewhere."""
+    if not re.fullmatch(r"[A-Za-z0-9_.]+", name):
+        raise ValueError(f"must hold letters, digits, points and underscores only, got {name!r}")
+    return name
+
+
+class ExternalMethod(Section):
+    """A method of others whose imported solutions are a row of the main tables."""
+
+    name: Annotated[str, AfterValidator(_require_plain)] = Field(
+        description="In tables external- and this; letters, digits, points, underscores."
+    )
+    label: str = Field(min_length=1, description="As tables and figures print it.")
+    files: Distinct[str] = Field(
+        min_length=1, description="Files of polarvrp import, or patterns of their names; each says what it solves."
+    )
+
+    @property
+    def method(self) -> str:
+        """Its name in tables."""
+        return f"{EXTERNAL}{self.name}"
 
 
 class SizeConfig(Section):
@@ -141,6 +174,9 @@ class StudyConfig(Section):
     backbones: Distinct[ComparedBackbone | OwnRow] = Field(
         description="Rows of the main tables: backbones with their authors' encoder and paradigm, or rows of one's own."
     )
+    external_methods: Several[ExternalMethod] = Field(
+        default=(), description="Methods of others whose imported solutions the main tables list."
+    )
     grid_backbones: Distinct[GridBackbone] = Field(description="Backbones of training_paradigms and encoder_settings.")
     experiments: Distinct[TableName] = Field(description="Tables that target all builds.")
     datasets: DatasetsConfig = Field(default=DatasetsConfig(), description="Test and validation sets.")
@@ -171,6 +207,12 @@ class StudyConfig(Section):
             twice = next((value for value in values if values.count(value) > 1), None)
             if twice is not None:
                 raise ValueError(f"backbones holds two rows of {key} {twice!r}; drop or rename one")
+        for key in ("name", "label"):
+            taken = [getattr(method, key) for method in self.external_methods]
+            taken += [method.label for method in self.methods] if key == "label" else []
+            twice = next((value for value in taken if taken.count(value) > 1), None)
+            if twice is not None:
+                raise ValueError(f"external_methods repeats the {key} {twice!r}; rename one")
         if not self.training_variants:
             raise ValueError(f"variants must hold one of the training variants {', '.join(TRAINING_VARIANTS)}")
         return self

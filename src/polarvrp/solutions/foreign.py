@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
@@ -158,11 +159,16 @@ def _share(time: Any, count: int) -> float | None:
 
 def _read_plain(path: Path) -> list[ForeignSolution]:
     table = read_parquet(path, "check the path")
-    tours = next((name for name in TOURS if name in table.column_names), None)
+    listed = [
+        field.name for field in table.schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
+    ]
+    tours = next((name for name in TOURS if name in listed), None)
     if INSTANCE not in table.column_names or tours is None:
         held = ", ".join(table.column_names) or "none"
-        raise DataError(f"{path}: a plain Parquet needs the columns instance and routes or actions, it has {held}")
-    return [_plain_solution(path, number, row, tours) for number, row in enumerate(table.to_pylist(), start=1)]
+        raise DataError(f"{path}: a plain Parquet needs instance and lists in routes or actions, it has {held}")
+    rows = enumerate(table.to_pylist(), start=1)
+    named = [(number, row) for number, row in rows if row[tours] or row[INSTANCE] is not None]
+    return [_plain_solution(path, number, row, tours) for number, row in named]
 
 
 def _plain_solution(path: Path, number: int, row: dict[str, Any], tours: str) -> ForeignSolution:

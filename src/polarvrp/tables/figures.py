@@ -23,7 +23,7 @@ from polarvrp.files import atomic_path
 from polarvrp.study.layout import FIGURE_SUFFIXES
 from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import is_external, labels_of, method_label, method_rank, stem_of, variant_rank
+from polarvrp.tables.labels import is_external, is_imported, labels_of, method_label, method_rank, stem_of, variant_rank
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.sources import MissingResultsError, Results
 
@@ -207,7 +207,7 @@ def _curve(axes: Axes, history: pd.DataFrame, column: str, style: Mapping[str, A
 
 def _looks(series: Sequence[str], labels: Mapping[str, str]) -> Look:
     """One look a series, by its place among the labels: a method has the same in every figure."""
-    places = [name for name in labels if not is_external(name)]
+    places = [name for name in labels if not is_external(name) or is_imported(name)]
     looks: Look = {}
     for position, name in enumerate(series):
         rank = places.index(name) if name in places else position

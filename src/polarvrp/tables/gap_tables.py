@@ -11,10 +11,12 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
+from polarvrp.tables.external import external_solutions
 from polarvrp.tables.formats import duration, number, span
 from polarvrp.tables.labels import (
     AVERAGE,
     is_external,
+    is_imported,
     labels_of,
     method_label,
     method_rank,
@@ -143,7 +145,7 @@ def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) 
 
 
 def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
-    """Rows of the runs, and of the solvers on the same test sets; without any run of the solvers alone.
+    """Rows of runs and imported solutions, and of the solvers on the same test sets; without either of solvers alone.
 
     Gaps to our own PyVRP need no published test sets, so what was published is left out beside them.
     """
@@ -154,6 +156,9 @@ def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
             covered.add(test_set)
             row = gap_row(results, test_set, run.method, results.evaluation(run, test_set))
             rows.append(row | {"runs": run.name})
+    for method, test_set, costs in external_solutions(results, variants):
+        covered.add(test_set)
+        rows.append(gap_row(results, test_set, method, costs))
     solved = {solver: results.solved_sets(solver, variants) for solver in SOLVERS}
     shown = covered or {test_set for test_sets in solved.values() for test_set in test_sets}
     for solver in SOLVERS:
@@ -206,7 +211,7 @@ def _as_printed(long: pd.DataFrame) -> pd.DataFrame:
     paper divides them by.
     """
     keys, columns = ["variant", "num_customers", "method"], ["objective", "gap_percent", "seconds"]
-    solved = long["method"].map(is_external)
+    solved = long["method"].map(is_external) & ~long["method"].map(is_imported)
     long = long.assign(
         method=long["method"].map(stem_of),
         seconds=long["seconds"].where(~solved, long["seconds"] / SOLVER_CORES),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from polarvrp.catalog.methods import METHODS, PUBLISHED, SOLVERS
+from polarvrp.catalog.methods import EXTERNAL, METHODS, PUBLISHED, SOLVERS
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
 
 _VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER, *ZERO_SHOT_ORDER))}
@@ -32,9 +32,16 @@ def seed_of(method: str) -> int:
 
 
 def is_external(method: str) -> bool:
-    """Whether a method is no trained run: a solver, a published reference, or another source of the catalog."""
+    """Whether a method is no trained run: a solver, a published reference, another source, or imported solutions."""
+    if is_imported(method):
+        return True
     record = METHODS.get(method)
     return method.removeprefix(PUBLISHED) in SOLVERS if record is None else record.source is not None
+
+
+def is_imported(method: str) -> bool:
+    """Whether a method's solutions were imported."""
+    return method.startswith(EXTERNAL)
 
 
 def catalog_labels() -> dict[str, str]:

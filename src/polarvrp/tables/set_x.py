@@ -8,6 +8,7 @@ import pandas as pd
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import instance_gaps_percent
+from polarvrp.tables.external import external_set_x
 from polarvrp.tables.formats import number
 from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank, seed_of, stem_of
 from polarvrp.tables.means import SPREAD, average_over, over_seeds
@@ -20,7 +21,7 @@ ALL = "average"
 
 
 def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
-    """Cost and gap of every run on each Set-X instance.
+    """Cost and gap of every run and every external method on each Set-X instance.
 
     Raises:
         DataError: If runs that differ only in size would share a row.
@@ -35,6 +36,7 @@ def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
             )
         costs = results.set_x(run).reindex(columns=["instance", "best_known", "cost", "published_cost", "seconds"])
         frames.append(costs.assign(method=run.method, trained_on=size, runs=run.name))
+    frames += external_set_x(results)
     if not frames:
         return pd.DataFrame()
     frame = pd.concat(frames, ignore_index=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
+from polarvrp.config.study import ExternalMethod
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import exists, provenance, read_parquet, reading
 from polarvrp.problem.variants import VARIANTS
@@ -57,6 +58,7 @@ class Results:
         only: Runs to look at, None for all that have the results in question.
         against: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
         own_labels: Label of each method that the study compares beside those of the catalog, by its stem.
+        external: Methods whose imported solutions the main tables list.
     """
 
     root: Path
@@ -64,6 +66,7 @@ class Results:
     only: tuple[str, ...] | None = None
     against: str | None = None
     own_labels: Mapping[str, str] = field(default_factory=dict)
+    external: tuple[ExternalMethod, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -73,8 +76,8 @@ class Results:
     @property
     def labels(self) -> dict[str, str]:
         """Label of each compared method by its stem, in the order of the printed tables; no label stands twice."""
-        own = set(self.own_labels.values())
-        return {stem: label for stem, label in catalog_labels().items() if label not in own} | dict(self.own_labels)
+        own = {method.method: method.label for method in self.external} | dict(self.own_labels)
+        return {stem: label for stem, label in catalog_labels().items() if label not in own.values()} | own
 
     def has_size(self, num_customers: int) -> bool:
         """Whether the study has this size; files of another scale may lie in the same folder."""
@@ -108,11 +111,13 @@ class Results:
     def evaluation(self, run: RunSpec, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a run on one test set, as ``read_costs``."""
         path = self._evaluation(run, test_set)
-        return read_costs(path, Origin(test_set.variant, test_set.num_customers, "run", run.name), self._set(test_set))
+        return read_costs(
+            path, Origin(test_set.variant, test_set.num_customers, "run", run.name), self.dataset(test_set)
+        )
 
     def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a solver on one test set, as ``read_costs``."""
-        return read_costs(self._solutions(solver, test_set), _origin(solver, test_set), self._set(test_set))
+        return read_costs(self._solutions(solver, test_set), _origin(solver, test_set), self.dataset(test_set))
 
     def reference(self, test_set: InstanceSet) -> pd.Series | None:
         """Costs that gaps on a test set are measured against.
@@ -131,7 +136,7 @@ class Results:
         path = self._solutions(name, test_set)
         if path.is_file():
             changed_ns = path.stat().st_mtime_ns
-            return _reference_costs(path, changed_ns, _origin(name, test_set), self._set(test_set)).rename(name)
+            return _reference_costs(path, changed_ns, _origin(name, test_set), self.dataset(test_set)).rename(name)
         if self.against is None:
             return None
         how = "--best-of" if name == "best_known" else f"--solver {name}"
@@ -188,7 +193,7 @@ class Results:
     def _evaluation(self, run: RunSpec, test_set: InstanceSet) -> Path:
         return self.layout.evaluation(run.name, test_set.variant, test_set.num_customers)
 
-    def _set(self, test_set: InstanceSet) -> Path:
+    def dataset(self, test_set: InstanceSet) -> Path:
         return self.layout.dataset(TEST, test_set.variant, test_set.num_customers)
 
     def _solutions(self, solver: str, test_set: InstanceSet) -> Path:
