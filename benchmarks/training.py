@@ -1,0 +1,145 @@
+"""Which way of training gets furthest in a given time? Validation gaps against seconds and against instances.
+
+    python benchmarks/training.py --seconds 600 --seeds 0 1 2 --output results/benchmarks/training
+
+Trains polarnet-ple from scratch by each form for the same seconds of training, validation apart: preference
+optimisation (``po``), POLAR that refines from the first epoch (``polar``) or from the middle on (``polar-after-po``),
+POLAR whose refined tours take over by degrees (``polar-ramp``), and preference optimisation from few or all starts
+(``po-starts-4`` and so on). An epoch is a point of the curves. Writes ``history.parquet`` and ``curves.png``, prints
+the table. What was trained already is not trained again; run it on a quiet machine.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from minutes import make_sets
+
+from polarvrp.machine import device_name
+from polarvrp.training.trainer import TrainJob, train
+
+FORMS: dict[str, dict[str, Any]] = {
+    "po": {"paradigm": "po"},
+    "polar": {"paradigm": "polar", "refinement_start_epoch": 0},
+    "polar-after-po": {"paradigm": "polar"},
+    "polar-ramp": {"paradigm": "polar", "refinement_start_epoch": 0, "refinement_ramp": 0.05},
+    "po-starts-4": {"paradigm": "po", "starts": 4},
+    "po-starts-16": {"paradigm": "po", "starts": 16},
+    "po-starts-all": {"paradigm": "po", "starts": "all"},
+}
+"""What each form changes of the common recipe."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train by every form and seed, join the histories, print and draw them."""
+    options = parse(arguments)
+    os.environ.setdefault("WANDB_MODE", "disabled")
+    torch.set_num_threads(options.threads)
+    validation = make_sets(options.output, "validation", options.num_customers, options.instances, 4321)
+    tables = [history(form, seed, validation, options) for seed in options.seeds for form in options.forms]
+    table = pd.concat(tables, ignore_index=True)
+    table.to_parquet(options.output / "history.parquet", index=False)
+    print(standings(table, options.seconds).round(2).to_string())
+    draw(table, options.output / "curves.png")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    print(device_name(device), torch.__version__, f"{options.threads} threads")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Options."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seconds", type=float, default=600.0, help="seconds of training, validation apart")
+    parser.add_argument("--num-customers", type=int, default=20)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--starts", type=int, default=8, help="of the forms that name none")
+    parser.add_argument("--instances-per-epoch", type=int, default=1024)
+    parser.add_argument("--middle", type=int, default=15, help="epochs before polar-after-po refines")
+    parser.add_argument("--instances", type=int, default=16, help="validation instances of each variant")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--output", type=Path, default=Path("results/benchmarks/training"))
+    return parser.parse_args(arguments)
+
+
+def specification(form: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """A training that ends by its time, not by its epochs, at a constant learning rate."""
+    common = {
+        "num_customers": options.num_customers,
+        "batch_size": options.batch_size,
+        "starts": options.starts,
+        "epochs": 10_000,
+        "instances_per_epoch": options.instances_per_epoch,
+        "milestones": [],
+        "refinement_start_epoch": options.middle,
+        "validation_instances": options.instances,
+        "seed": seed,
+    }
+    model = {"backbone": "polarnet", "encoder": "ple", "num_customers": options.num_customers}
+    return {"code": 0, "model": model, "training": common | FORMS[form]}
+
+
+def history(form: str, seed: int, validation: list[Path], options: argparse.Namespace) -> pd.DataFrame:
+    """Rows of one training's epochs within its seconds."""
+    folder = options.output / f"{form}-s{seed}"
+    while (rows := _rows(folder)) is None or rows["seconds"].sum() < options.seconds:
+        left = options.seconds - (0.0 if rows is None else float(rows["seconds"].sum()))
+        job = TrainJob(
+            f"polarnet-ple-polar-n{options.num_customers}-s{seed}",
+            specification(form, seed, options),
+            folder,
+            validation,
+            folder / "weights.safetensors",
+            tracking=folder,
+            workers=options.threads,
+            max_seconds=max(left, 1.0) * 1.05,
+        )
+        train(job)
+    rows = rows.assign(form=form, seed=seed, trained_s=rows["seconds"].cumsum())
+    rows["instances"] = (rows["seconds"] * rows["instances_per_second"]).cumsum()
+    return rows
+
+
+def _rows(folder: Path) -> pd.DataFrame | None:
+    """History of a training in that folder, None before its first epoch."""
+    found = sorted(folder.glob("*/history.jsonl"))
+    return pd.read_json(found[0], lines=True) if found and found[0].stat().st_size else None
+
+
+def standings(table: pd.DataFrame, seconds: float) -> pd.DataFrame:
+    """Validation gap in percent of the last two epochs before a third, two thirds and the end of the time."""
+    moments = {f"{share * seconds:.0f} s": share * seconds for share in (1 / 3, 2 / 3, 1.0)}
+    rows = []
+    for (form, seed), own in table.groupby(["form", "seed"], sort=False):
+        at = {name: own[own["trained_s"] <= limit].tail(2) for name, limit in moments.items()}
+        gaps = {name: part["validation_gap_percent"].mean() for name, part in at.items()}
+        rows.append({"form": form, "seed": seed, **gaps, "instances": at[f"{seconds:.0f} s"]["instances"].max()})
+    return pd.DataFrame(rows).groupby("form", sort=False).agg(["mean", "std"]).drop(columns="seed", level=0)
+
+
+def draw(table: pd.DataFrame, path: Path) -> None:
+    """Curves of all forms, mean over seeds as a line and each seed as a faint one."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    columns = {"trained_s": "seconds of training", "instances": "instances"}
+    for axes, column in zip(figure.subplots(1, 2, sharey=True), columns, strict=True):
+        for number, (form, own) in enumerate(table.groupby("form", sort=False)):
+            for _, one in own.groupby("seed"):
+                axes.plot(one[column], one["validation_gap_percent"], color=f"C{number}", alpha=0.25, linewidth=0.8)
+            mean = own.groupby("epoch")[[column, "validation_gap_percent"]].mean().rolling(3, min_periods=1).mean()
+            axes.plot(mean[column], mean["validation_gap_percent"], color=f"C{number}", label=form)
+        axes.set_xlabel(columns[column])
+        axes.set_ylim(0, 40)
+        axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.supylabel("gap to nearest neighbour and local search, %")
+    figure.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
