@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from helpers.analysis_files import expert_file, margin_file
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import METHODS
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
@@ -155,6 +156,8 @@ def whole_study(root: Path) -> ResultsFolder:
     train("polarnet-ple-polar-n10-ls0-s0", refinement_start_epoch=0)
     for paradigm in ("po", "polar"):
         train(f"polarnet-shared-{paradigm}-n10-alpha0.01-s0", temperature=0.01)
+        margin_file(root, f"polarnet-ple-{paradigm}-n10-s0", (0.5, 0.25), 1 if paradigm == "polar" else None)
+    expert_file(root, "polarnet-ple-polar-n10-s0")
     return folder
 
 

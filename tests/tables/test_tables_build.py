@@ -27,6 +27,9 @@ CONTRACT = {
     "refined_tours": "refined_tours_k mean_gap_percent epoch_seconds scale",
     "task_experts": "task_experts_kappa mean_gap_percent epoch_seconds_without_ls epoch_seconds_with_ls scale",
     "refinement_start": "refinement_start_epoch mean_gap_percent epoch_seconds scale",
+    "preference_margins": "metric epsilon_percent po polar scale",
+    "expert_contributions": "layer task_1_percent task_2_percent task_3_percent shared_percent scale",
+    "gate_weights": "backbone variant layer expert gate weight norm contribution_percent scale",
     "training_cost": "method num_customers parameters epoch_seconds total_hours peak_memory_gb scale",
     "paper_comparison": "table row column paper ours difference scale",
 }

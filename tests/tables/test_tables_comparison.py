@@ -4,8 +4,6 @@ import math
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from helpers.results_folder import ResultsFolder, table_rows
@@ -155,16 +153,6 @@ def test_ablations_of_other_sizes_are_not_compared(folder: ResultsFolder) -> Non
         folder.train(run)
     names = ("training_paradigms", "refinement_start", "task_experts", "training_cost")
     assert all(row["ours"] is None for row in lines(Results(folder.root, "quick"), *names).values())
-
-
-def test_analyses_are_compared_by_the_papers_own_columns(folder: ResultsFolder, paper: Results) -> None:
-    rows = [{"metric": "mean_cost_gap", "epsilon_percent": None, "po": 0.5, "polar": 0.6, "scale": "paper"}]
-    (folder.root / "tables").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), folder.root / "tables" / "preference_margins.parquet")
-    found = lines(paper)
-    assert found["preference_margins", "mean_cost_gap", "po"]["difference"] == pytest.approx(0.5 - 0.519)
-    assert found["preference_margins", "cost_near_tie_percent epsilon_percent=0.1", "po"]["ours"] is None
-    assert found["expert_contributions", "layer=1", "shared_percent"]["paper"] == 10.7
 
 
 def test_grid_backbones_end_with_ours() -> None:

@@ -28,9 +28,11 @@ def test_quick_plans_every_stage(workflow: Workflow) -> None:
         "evaluate_policy": 22,
         "evaluate_zero_shot": 7,
         "evaluate_set_x": 7,
+        "analyse_margins": 2,
+        "analyse_experts": 1,
         "write_report": 1,
         "all": 1,
-        "total": 391,
+        "total": 400,
     }
 
 

@@ -3,7 +3,7 @@ import json
 import shlex
 from pathlib import Path
 
-from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables as table_names
+from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, tables as table_names
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
@@ -21,6 +21,8 @@ WEIGHTS = str(layout.weights("{run}"))
 HISTORY = str(layout.history("{run}"))
 METADATA = str(layout.metadata("{run}"))
 EVALUATION = str(layout.evaluation("{run}", "{variant}", "{n}"))
+MARGINS = str(layout.analysis("{run}", "preference_margins"))
+EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
 SET_X = str(layout.set_x("{run}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
@@ -36,6 +38,7 @@ workflow.global_resources.setdefault("gpu", 1)  # the default profile says so to
 
 SMALL_JOBS = study.scale != "paper"
 CORES_OF_A_GPU = workflow.cores // max(workflow.global_resources["gpu"].value, 1)
+ANALYSIS_THREADS = 1 if SMALL_JOBS else 4
 GPU_JOB_THREADS = 1 if SMALL_JOBS else max(min(CORES_OF_A_GPU, 16), 1)
 GPUS = 0 if SMALL_JOBS and not has_gpu_driver() else 1
 TRAINING_PRIORITY = 1  # before evaluations and everything else
@@ -90,6 +93,10 @@ def evaluations(runs, variants=study.training_variants):
     return [EVALUATION.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
 
 
+def analyses_of(runs, name):
+    return [str(layout.analysis(run.name, name)) for run in runs]
+
+
 def set_x_costs(runs):
     return [SET_X.format(run=run.name) for run in runs]
 
@@ -139,6 +146,8 @@ NEEDS = {
     "unseen_variants": lambda name: solved(name, study.zero_shot_variants),
     "set_x": lambda name: set_x_costs(listed_runs(name)),
     "histories": lambda name: histories(listed_runs(name)),
+    "margins": lambda name: analyses_of(listed_runs(name), "preference_margins"),
+    "experts": lambda name: analyses_of(listed_runs(name), "expert_contributions"),
     "tables": lambda name: tables([other for other in study.experiments if other != name]),
 }
 
@@ -178,6 +187,14 @@ def set_x_spec(wildcards):
 
 def fingerprint_of(wildcards):
     return jobs.fingerprint(jobs.train_spec(study, run_of(wildcards)))
+
+
+def margins_spec(wildcards):
+    return jobs.canonical(jobs.margins_spec(study, parse_run(wildcards.run)))
+
+
+def analysis_spec(wildcards):
+    return jobs.canonical(jobs.analysis_spec(study, run_of(wildcards)))
 
 
 def table_spec(table):

@@ -63,7 +63,7 @@ for name, experiment in EXPERIMENTS.items():
                 name=name,
                 results=results_root,
                 scale=study.scale,
-                runs=names_of(experiments.main_runs(study)),
+                runs=lambda wildcards, name=name: names_of(listed_runs(name)),
                 labels=own_labels(),
                 caption=experiment.figure.caption,
             shell:

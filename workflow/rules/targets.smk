@@ -40,6 +40,11 @@ rule ablations:
         tables(ablations()),
 
 
+rule analyses:
+    input:
+        tables(analyses()),
+
+
 rule tables:
     input:
         tables(),

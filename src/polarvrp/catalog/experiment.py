@@ -30,10 +30,12 @@ class Grid:
     Attributes:
         axis: ``paradigm`` or ``encoder``, the attribute of a run that varies.
         paradigm: The one paradigm of a grid of encoders.
+        values: Values along the axis, where it is not all of them.
     """
 
     axis: str
     paradigm: str | None = None
+    values: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +76,10 @@ class Experiment:
         keys: Key columns and their types; rows come sorted by them, in the paper's order.
         values: Value columns and their types; values may be missing.
         needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
-            and as references; ``set_x`` costs; ``histories`` of its runs; other ``tables``.
+            and as references; ``set_x`` costs; ``histories`` of its runs; an analysis of each of them, ``margins`` or
+            ``experts``; other ``tables``.
         target: Target of the workflow that makes what is missing.
-        group: ``main`` tables, ``ablation`` grids and sweeps, or ``summary``.
+        group: ``main`` tables, ``ablation`` grids and sweeps, ``analysis`` of trained models, or ``summary``.
         grid: Set for a grid.
         sweep: Set for a sweep.
         methods: Its own rows, where it compares a fixed few methods.

@@ -1,9 +1,22 @@
 """Experiments: which runs are compared in which table and figure; workflow, tables and report iterate over them."""
 
+from polarvrp.catalog.analyses import ANALYSES
 from polarvrp.catalog.experiment import INTEGER, REAL, TEXT, Experiment, Figure, Grid, Sweep
 from polarvrp.catalog.methods import Method
 
-__all__ = ["EXPERIMENTS", "INTEGER", "REAL", "TEXT", "Experiment", "Figure", "Grid", "Sweep", "ablations", "tables"]
+__all__ = [
+    "EXPERIMENTS",
+    "INTEGER",
+    "REAL",
+    "TEXT",
+    "Experiment",
+    "Figure",
+    "Grid",
+    "Sweep",
+    "ablations",
+    "analyses",
+    "tables",
+]
 
 _GAP_KEYS = {"variant": TEXT, "num_customers": INTEGER, "method": TEXT}
 _GAP_VALUES = {
@@ -183,6 +196,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 encoder="ple",
             ),
         ),
+        *ANALYSES,
         Experiment(
             name="training_cost",
             title="Training cost",
@@ -252,3 +266,8 @@ def tables() -> tuple[str, ...]:
 def ablations() -> tuple[str, ...]:
     """The paper's grids and sweeps."""
     return tuple(record.name for record in EXPERIMENTS.values() if record.group == "ablation")
+
+
+def analyses() -> tuple[str, ...]:
+    """Tables of what trained models and their trainings say beside gaps."""
+    return tuple(record.name for record in EXPERIMENTS.values() if record.group == "analysis")

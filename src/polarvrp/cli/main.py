@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
     "solve": "solve files of one's own, by a network and PyVRP",
     "plot": "draw a solution",
+    "analyse": "look into a trained model or its training",
     "check": "verify stored solutions exactly",
     "import": "take in others' solutions, checked and priced exactly",
     "describe": "parts and parameter count of a network as JSON",

@@ -153,16 +153,25 @@ class PLELayer(nn.Module):
         if self.norm_shared is not None:
             shared = self.norm_shared(shared)
         gate = self.gate(mean_prompt, shared)
-        weights = gate[:, : self.num_tasks]
-        if self.pre_form:
-            weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(SMALLEST_TASK_SHARE)
+        weights = self.task_weights(gate)
         experts, task_auxiliary = self.task_experts(tasks, rotation, prompt)  # [κ, B, N, d]
         mixed = (weights.t()[..., None, None].to(experts.dtype) * experts).sum(dim=0)
-        share = (self.share_logit.sigmoid() * gate[:, self.num_tasks])[:, None, None].to(shared.dtype)
+        share = self.shared_weight(gate)[:, None, None].to(shared.dtype)
         tasks = mixed + share * shared
         if self.norm_tasks is not None:
             tasks = self.norm_tasks(tasks)
         return shared, tasks, gate, shared_auxiliary + task_auxiliary
+
+    def task_weights(self, gate: Tensor) -> Tensor:
+        """Weights g̃ of the task experts, from ``[B, κ + 1]`` to ``[B, κ]``."""
+        weights = gate[:, : self.num_tasks]
+        if self.pre_form:
+            weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(SMALLEST_TASK_SHARE)
+        return weights
+
+    def shared_weight(self, gate: Tensor) -> Tensor:
+        """Weight σ(ρ) g_{κ+1} of the shared stream in the task stream, from ``[B, κ + 1]`` to ``[B]``."""
+        return self.share_logit.sigmoid() * gate[:, self.num_tasks]
 
 
 class PLEStack(nn.Module):

@@ -43,13 +43,13 @@ def transfer_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
 def grid_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of a grid: the study's backbones along the grid's axis."""
     assert experiment.grid is not None
-    cells: list[dict[str, Any]] = []
+    grid, cells = experiment.grid, list[dict[str, Any]]()
     for name in study.grid_backbones:
-        if experiment.grid.axis == "paradigm":
+        if grid.axis == "paradigm":
             cells += [{"backbone": name, "encoder": own_encoder(name), "paradigm": value} for value in PARADIGMS]
         else:
-            paradigm = experiment.grid.paradigm
-            cells += [{"backbone": name, "encoder": value, "paradigm": paradigm} for value in BACKBONES[name].encoders]
+            encoders = [value for value in BACKBONES[name].encoders if grid.values is None or value in grid.values]
+            cells += [{"backbone": name, "encoder": value, "paradigm": grid.paradigm} for value in encoders]
     return _small_runs(study, cells)
 
 
@@ -72,6 +72,11 @@ def sweep_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
             for paradigm in sweep.paradigms
         ),
     )
+
+
+def small_method_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """Runs of an experiment's own methods at the smaller size."""
+    return [run for run in cost_runs(study, experiment) if run.num_customers == study.sizes[0].num_customers]
 
 
 def cost_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:

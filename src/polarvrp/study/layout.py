@@ -73,6 +73,10 @@ class Layout:
         """A trained model's solutions of CVRPLIB's Set-X."""
         return self.root / "set_x" / f"{run}.parquet"
 
+    def analysis(self, run: str, name: str) -> Path:
+        """What an analysis found in a trained model or its training."""
+        return self.root / "analysis" / run / f"{name}.parquet"
+
     def table(self, name: str, suffix: str = "parquet") -> Path:
         """A table in one of ``TABLE_SUFFIXES``."""
         return self.root / "tables" / f"{name}.{suffix}"

@@ -30,6 +30,7 @@ DATASET_CODE_VERSION = 1
 REFERENCE_CODE_VERSION = 1
 TRAIN_CODE_VERSION = 3
 EVALUATION_CODE_VERSION = 2
+ANALYSIS_CODE_VERSION = 1
 TABLE_CODE_VERSION = 2
 
 ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp")
@@ -211,6 +212,16 @@ def set_x_spec(study: StudyConfig, run: RunSpec) -> Spec:
         "starts": study.set_x.starts,
         "train": fingerprint(train_spec(study, run)),
     }
+
+
+def margins_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What the margins of a training depend on."""
+    return {"code": ANALYSIS_CODE_VERSION, "train": fingerprint(train_spec(study, run))}
+
+
+def analysis_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What an analysis of a trained model on the test sets depends on."""
+    return margins_spec(study, run) | {"test": _draw(study, "test")}
 
 
 def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:

@@ -26,10 +26,6 @@ LINE = ["row", "column", "paper", "ours"]
 AVERAGE = "average"
 """Start of the rows that average over variants or instances."""
 
-ANALYSES = {"preference_margins": ["metric", "epsilon_percent"], "expert_contributions": ["layer"]}
-"""Tables of the paper that no experiment makes, and their key columns; ours are compared where they lie beside the
-other tables in the form of the paper's CSV."""
-
 
 def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
     """The paper's number and ours for every cell that the paper prints as a number.
@@ -40,21 +36,19 @@ def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
         no rows without any table of this scale.
     """
     compared = [record for record in EXPERIMENTS.values() if record.paper is not None]
-    names = [*tables(), *ANALYSES]
-    built = {name: frame for name in names if name != experiment.name and (frame := _built(results, name)) is not None}
+    names = [name for name in tables() if name != experiment.name]
+    built = {name: frame for name in names if (frame := _built(results, name)) is not None}
     if not built:
         return pd.DataFrame()
-    parts = {name: _compare_analysis(built.get(name), name) for name in ANALYSES}
+    parts = {}
     for record in compared:
         ours = built.get(record.name, typed(arrow_schema(record).empty_table()))
         parts[record.name] = resolve(str(record.paper))(ours, record)
-    # Analyses stand between what is compared at large and what sums up.
-    order = sorted(parts, key=lambda name: 1 if name in ANALYSES else 2 * (EXPERIMENTS[name].group == "summary"))
-    parts[CLAIMS], order = compare_claims(built), [*order, CLAIMS]
-    frame = pd.concat([parts[name].assign(table=name) for name in order], ignore_index=True)
-    frame = frame[frame["paper"].notna() | frame["ours"].notna()]
-    notes = [note_of(*cell) for cell in frame[["table", "row", "column"]].itertuples(index=False, name=None)]
-    return frame.assign(difference=frame["ours"] - frame["paper"], note=pd.Series(notes, frame.index, object))
+    parts[CLAIMS] = compare_claims(built)
+    lines: pd.DataFrame = pd.concat([part.assign(table=name) for name, part in parts.items()], ignore_index=True)
+    lines = lines[lines["paper"].notna() | lines["ours"].notna()]
+    notes = [note_of(*cell) for cell in lines[["table", "row", "column"]].itertuples(index=False, name=None)]
+    return lines.assign(difference=lines["ours"] - lines["paper"], note=pd.Series(notes, lines.index, object))
 
 
 def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
@@ -193,6 +187,19 @@ def compare_training_cost(ours: pd.DataFrame, experiment: Experiment) -> pd.Data
     return lines.rename(columns={"measure": "column"})[LINE]
 
 
+def compare_columns(paper: pd.DataFrame, ours: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Lines of a table that has the very columns of the paper's.
+
+    Args:
+        paper: The paper's rows.
+        ours: Our rows with the same columns.
+        keys: Columns that tell the rows apart; the others are compared.
+    """
+    lines = _merged(paper, ours, keys)
+    rows = [" ".join(_named(key, cell[key]) for key in keys) for cell in lines[keys].to_dict("records")]
+    return lines.assign(row=[row.strip() for row in rows], column=lines["measure"])[LINE]
+
+
 def _built(results: Results, name: str) -> pd.DataFrame | None:
     try:
         return results.table(name)
@@ -244,14 +251,6 @@ def _compare_sweep(paper: pd.DataFrame, ours: pd.DataFrame, experiment: Experime
     return lines.assign(row=[f"{column}={value:g}" for value in lines[column]], column=paradigms + lines["measure"])[
         LINE
     ]
-
-
-def _compare_analysis(ours: pd.DataFrame | None, name: str) -> pd.DataFrame:
-    """Rows of a table that has the very columns of the paper's CSV."""
-    paper, keys = read_paper(name), ANALYSES[name]
-    lines = _merged(paper, paper.iloc[:0] if ours is None else ours, keys)
-    rows = [" ".join(_named(key, cell[key]) for key in keys) for cell in lines[keys].to_dict("records")]
-    return lines.assign(row=[row.strip() for row in rows], column=lines["measure"])[LINE]
 
 
 def _merged(paper: pd.DataFrame, ours: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

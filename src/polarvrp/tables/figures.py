@@ -11,7 +11,6 @@ mpl.use("Agg")
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
@@ -21,34 +20,11 @@ from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
 from polarvrp.files import atomic_path
 from polarvrp.study.layout import FIGURE_SUFFIXES
-from polarvrp.tables.formats import scale_warning
+from polarvrp.tables.drawing import MARKED_EPOCHS, STYLE, Look, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import is_external, is_imported, labels_of, method_label, method_rank, stem_of, variant_rank
+from polarvrp.tables.labels import is_external, labels_of, method_label, method_rank, stem_of, variant_rank
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.sources import MissingResultsError, Results
-
-# Okabe and Ito's colours, told apart with every common colour blindness; markers tell them apart in grey.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#D55E00")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "*")
-_SOLVER_LOOKS = {
-    "pyvrp": {"color": "#8C8C8C", "marker": "<"},
-    "ortools": {"color": "#8C8C8C", "marker": "X"},
-    "published-ortools": {"color": "#5A5A5A", "marker": "|"},
-}
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "figure.dpi": 150,
-    "pdf.fonttype": 42,
-}
-MARKED_EPOCHS = 30
-"""Curves of at most so many epochs show each as a marker."""
-
-Look = dict[str, dict[str, Any]]
-"""Colour and marker by series."""
 
 
 def draw_figures(results: Results, names: Sequence[str] = ()) -> list[Path]:
@@ -86,7 +62,7 @@ def draw_figures(results: Results, names: Sequence[str] = ()) -> list[Path]:
 
 def draw_figure(results: Results, experiment: Experiment) -> Figure:
     """The figure of an experiment that has one."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure: Figure = resolve(figure_of(experiment).draw)(results, experiment)
         return figure
 
@@ -111,7 +87,7 @@ def methods(results: Results, experiment: Experiment) -> Figure:
     points = seed_means(shown, ["num_customers", "variant"], ["gap_percent"]).reset_index()
     points = points.rename(columns={"stem": "series"}).sort_values("num_customers", kind="stable")
     points["panel"] = "n=" + points["num_customers"].astype(str)
-    look = _looks(sorted(points["series"].unique(), key=lambda stem: method_rank(stem, labels)), labels)
+    look = looks_of(sorted(points["series"].unique(), key=lambda stem: method_rank(stem, labels)), labels)
     names = {stem: method_label(stem, labels) for stem in look}
     return _dots(points, look, names, figure_of(experiment).title, results.scale)
 
@@ -131,7 +107,7 @@ def grid(results: Results, experiment: Experiment) -> Figure:
     points = over_seeds(frame, ["backbone", axis, "variant"], ["gap_percent"]).rename(columns={axis: "series"})
     points["panel"] = points["backbone"].map(panels)
     points = points.sort_values("backbone", kind="stable", key=lambda names: names.map(order))
-    look = _looks([value for value in labels if value in set(frame[axis])], labels)
+    look = looks_of([value for value in labels if value in set(frame[axis])], labels)
     title = f"{figure_of(experiment).title}, n={frame['num_customers'].iloc[0]}"
     return _dots(points, look, labels, f"{title}; above each panel the mean over variants in %", results.scale)
 
@@ -146,7 +122,7 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
             f"make them with: snakemake --cores all {experiment.target}"
         )
     sizes = sorted({run.num_customers for run in runs})
-    look = _looks(sorted({stem_of(run.method) for run in runs}, key=lambda stem: method_rank(stem, labels)), labels)
+    look = looks_of(sorted({stem_of(run.method) for run in runs}, key=lambda stem: method_rank(stem, labels)), labels)
     figure = Figure(figsize=(9.5, 0.9 + 2.6 * len(sizes)), layout="constrained")
     axes_grid = figure.subplots(len(sizes), 2, squeeze=False, sharex=True)
     for panels, size in zip(axes_grid, sizes, strict=True):
@@ -157,12 +133,12 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
         panels[0].set(title=f"n={size}", ylabel="mean sampled cost")
         panels[1].set(title=f"n={size}", ylabel="validation gap (%)")
     for axes in axes_grid.flat:
-        _tidy(axes, "y")
+        tidy(axes, "y")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in axes_grid[-1]:
         axes.set_xlabel("epoch")
-    _head(figure, figure_of(experiment).title, results.scale)
-    _legend(figure, {method_label(stem, labels): style for stem, style in look.items()}, line=True)
+    head(figure, figure_of(experiment).title, results.scale)
+    legend(figure, {method_label(stem, labels): style for stem, style in look.items()}, line=True)
     return figure
 
 
@@ -189,12 +165,12 @@ def _dots(points: pd.DataFrame, look: Look, labels: Mapping[str, str], title: st
             drawn = points[(points["panel"] == panel) & (points["series"] == series) & points["gap_percent"].notna()]
             if not drawn.empty:
                 heights = drawn["variant"].map(variants.index) + shift
-                axes.scatter(drawn["gap_percent"], heights, s=_dot_size(look[series]), zorder=3, lw=1, **look[series])
+                axes.scatter(drawn["gap_percent"], heights, s=dot_size(look[series]), zorder=3, lw=1, **look[series])
         axes.set(title=panel, xlabel="gap (%)", ylim=(len(variants) - 0.5, -0.5))
-        _tidy(axes, "x")
+        tidy(axes, "x")
     axes_row[0].set_yticks(range(len(variants)), variants)
-    _head(figure, title, scale)
-    _legend(figure, {labels[series]: style for series, style in look.items()}, line=False)
+    head(figure, title, scale)
+    legend(figure, {labels[series]: style for series, style in look.items()}, line=False)
     return figure
 
 
@@ -202,41 +178,7 @@ def _curve(axes: Axes, history: pd.DataFrame, column: str, style: Mapping[str, A
     """One line over the epochs that have the value, with markers while they are few."""
     points = history[["epoch", column]].dropna() if column in history else history[["epoch"]].assign(**{column: 0})[:0]
     marker = style["marker"] if len(points) <= MARKED_EPOCHS else None
-    axes.plot(points["epoch"], points[column], color=style["color"], lw=1.4, marker=marker, ms=_dot_size(style) ** 0.5)
-
-
-def _looks(series: Sequence[str], labels: Mapping[str, str]) -> Look:
-    """One look a series, by its place among the labels: a method has the same in every figure."""
-    places = [name for name in labels if not is_external(name) or is_imported(name)]
-    looks: Look = {}
-    for position, name in enumerate(series):
-        rank = places.index(name) if name in places else position
-        colour, marker = rank % len(_COLOURS), (rank + rank // len(_COLOURS)) % len(_MARKERS)
-        looks[name] = _SOLVER_LOOKS.get(name, {"color": _COLOURS[colour], "marker": _MARKERS[marker]})
-    return looks
-
-
-def _dot_size(style: Mapping[str, Any]) -> float:
-    """Area in square points; a star needs more for the same weight."""
-    return 60 if style["marker"] == "*" else 20
-
-
-def _tidy(axes: Axes, axis: str) -> None:
-    axes.grid(axis=axis, color="#DDDDDD", lw=0.6)  # type: ignore[arg-type]
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-
-
-def _head(figure: Figure, title: str, scale: str) -> None:
-    figure.suptitle(f"{title}\n{scale_warning(scale) or f'Scale {scale}'}", fontsize=10.5)
-
-
-def _legend(figure: Figure, styles: Look, line: bool) -> None:
-    handles = [
-        Line2D([], [], label=label, linestyle="-" if line else "", markersize=_dot_size(style) ** 0.5, **style)
-        for label, style in styles.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
+    axes.plot(points["epoch"], points[column], color=style["color"], lw=1.4, marker=marker, ms=dot_size(style) ** 0.5)
 
 
 def _save(results: Results, name: str, figure: Figure) -> list[Path]:

@@ -1,6 +1,6 @@
 """Long tables of the grids: the gap of each backbone along one axis, the training paradigm or the encoder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -21,7 +21,8 @@ from polarvrp.tables.sources import Results
 def grid_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Gap on each training variant of the grid's backbones at each value of its axis, a row a seed."""
     grid = grid_of(experiment)
-    cells = {run: {"backbone": run.backbone, grid.axis: getattr(run, grid.axis)} for run in _runs(results, grid)}
+    runs = grid_runs(results.evaluated_runs(), experiment)
+    cells = {run: {"backbone": run.backbone, grid.axis: getattr(run, grid.axis)} for run in runs}
     gaps = cell_gaps(results, cells)
     ranks = {name: rank for rank, name in enumerate((*grid_backbones(), *axis_labels(grid)))}
     order = {"backbone": ranks.__getitem__, grid.axis: ranks.__getitem__, "variant": variant_rank}
@@ -33,7 +34,7 @@ def encoder_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     gaps = grid_rows(results, experiment)
     if gaps.empty:
         return gaps
-    runs = _runs(results, grid_of(experiment))
+    runs = grid_runs(results.evaluated_runs(), experiment)
     counts = {(run.backbone, run.encoder): results.recorded(run, "parameters") for run in runs}
     return gaps.assign(parameters=[counts[cell] for cell in zip(gaps["backbone"], gaps["encoder"], strict=True)])
 
@@ -93,11 +94,13 @@ def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, s
     )
 
 
-def _runs(results: Results, grid: Grid) -> list[RunSpec]:
-    """Runs of the grid at the smaller size, every other setting at its default."""
+def grid_runs(runs: Iterable[RunSpec], experiment: Experiment) -> list[RunSpec]:
+    """Runs among others that belong to an experiment's grid: of the smaller size, other settings at defaults."""
+    grid = grid_of(experiment)
 
     def in_grid(run: RunSpec) -> bool:
         held = run.encoder == own_encoder(run.backbone) if grid.paradigm is None else run.paradigm == grid.paradigm
-        return held and at_defaults(run) and run.backbone in grid_backbones()
+        wanted = grid.values is None or getattr(run, grid.axis) in grid.values
+        return held and wanted and at_defaults(run) and run.backbone in grid_backbones()
 
-    return smallest_size(run for run in results.evaluated_runs() if in_grid(run))
+    return smallest_size(run for run in runs if in_grid(run))

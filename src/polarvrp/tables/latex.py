@@ -48,7 +48,10 @@ _LATEX = str.maketrans(
         "≤": r"$\le$",
         "±": r"$\pm$",
         "α": r"$\alpha$",
+        "ε": r"$\varepsilon$",
+        "θ": r"$\theta$",
         "κ": r"$\kappa$",
+        "Δ": r"$\Delta$",
     }
 )
 

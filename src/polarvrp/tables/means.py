@@ -66,5 +66,7 @@ def over_seeds(frame: pd.DataFrame, keys: Sequence[str], columns: Sequence[str])
     """
     if frame.empty:
         return frame.reindex(columns=[*keys, *columns])
-    groups = frame.astype(dict.fromkeys(columns, "float64")).groupby(list(keys), sort=False)[list(columns)]
+    groups = frame.astype(dict.fromkeys(columns, "float64")).groupby(list(keys), sort=False, dropna=False)[
+        list(columns)
+    ]
     return groups.agg(complete_mean).join(groups.std(ddof=1).add_suffix(SPREAD)).reset_index()

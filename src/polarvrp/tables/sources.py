@@ -95,6 +95,10 @@ class Results:
         """Runs with a finished training."""
         return self._runs(self.layout.metadata, "train")
 
+    def analysed_runs(self, name: str) -> list[RunSpec]:
+        """Runs with the file of an analysis."""
+        return self._runs(lambda run: self.layout.analysis(run, name), "analyses")
+
     def evaluated_sets(self, run: RunSpec, variants: Iterable[str]) -> list[InstanceSet]:
         """Test sets of the run's own size, of these variants, that it was evaluated on."""
         sets = [InstanceSet(variant, run.num_customers) for variant in variants]

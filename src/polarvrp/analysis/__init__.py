@@ -1,0 +1,1 @@
+"""What trained models and their trainings say beside gaps: margins of preferences, use of experts, embeddings, size."""

@@ -1,0 +1,94 @@
+"""Preference margins of a training by epoch: how decisive its preferred pairs were, in cost and to the policy.
+
+The trainer adds up over the preferred pairs of each epoch (``training.objectives.preference_margins``); here the sums
+become means and percentages of pairs.
+
+Source: appendix on the preference-margin analysis.
+"""
+
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from polarvrp.errors import DataError
+from polarvrp.files import provenance, read_parquet, write_parquet
+
+GAPS = {"mean_cost_gap": "preferred_cost_gap", "mean_policy_gap": "preferred_policy_gap"}
+"""Metrics that are means over preferred pairs, and the column of a history that holds each."""
+
+PAIRS = "preferred_pairs"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("epsilon_percent", pa.float64()),
+        pa.field("value", pa.float64()),
+        pa.field(PAIRS, pa.int64()),
+        pa.field("refined_tours", pa.int64()),
+    ]
+)
+"""Columns of ``preference_margins.parquet``, a row an epoch and metric: a mean over the preferred pairs of the epoch,
+or the percentage of them that are near-ties at a tolerance."""
+
+_NEAR_TIES = re.compile(r"(?P<space>cost|policy)_near_ties_(?P<percent>\d+(?:_\d+)?)")
+
+
+def preference_margins(history: pd.DataFrame) -> pd.DataFrame:
+    """Margins of a training by epoch and metric.
+
+    Args:
+        history: A training's history, a row an epoch.
+
+    Returns:
+        Columns of ``SCHEMA``; metrics in the paper's order, those of costs first. Epochs without preferred pairs have
+        no value.
+
+    Raises:
+        DataError: If the training compared no tours.
+    """
+    if PAIRS not in history or history[PAIRS].isna().all():
+        raise DataError("this training compares no tours in pairs; name one by po or polar")
+    pairs = history[PAIRS].where(history[PAIRS] > 0)
+    matches = [_NEAR_TIES.fullmatch(str(column)) for column in history]
+    counts = [(match["space"], match["percent"]) for match in matches if match]
+    parts: list[tuple[str, float, pd.Series]] = []
+    for gap, column in GAPS.items():
+        space = gap.split("_")[1]
+        parts.append((gap, math.nan, history[column]))
+        for percent in sorted((percent for of, percent in counts if of == space), key=_tolerance):
+            share = 100 * history[f"{space}_near_ties_{percent}"] / pairs
+            parts.append((f"{space}_near_tie_percent", _tolerance(percent), share))
+    common = {name: history[name] for name in ("epoch", PAIRS, "refined_tours")}
+    frames = [
+        pd.DataFrame({**common, "metric": metric, "epsilon_percent": tolerance, "value": value})
+        for metric, tolerance, value in parts
+    ]
+    margins: pd.DataFrame = pd.concat(frames, ignore_index=True)[SCHEMA.names]
+    return margins
+
+
+def write_margins(history: Path, output: Path) -> None:
+    """Write ``preference_margins.parquet`` of a training.
+
+    Args:
+        history: Its ``history.parquet``.
+        output: File to write.
+
+    Raises:
+        DataError: If the history is unusable or holds no preferred pairs.
+    """
+    stored = read_parquet(history, absent="train the run first")
+    try:
+        margins = preference_margins(stored.to_pandas())
+    except DataError as error:
+        raise DataError(f"{history}: {error}") from error
+    write_parquet(output, pa.Table.from_pandas(margins, SCHEMA, preserve_index=False), {"history": provenance(stored)})
+
+
+def _tolerance(percent: str) -> float:
+    """Percentage as a column's name writes it: ``0_5`` is 0.5."""
+    return float(percent.replace("_", "."))

@@ -1,0 +1,65 @@
+"""``polarvrp analyse``: what a trained model or its training says beside gaps, one Parquet file an analysis."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyarrow import Schema
+
+    from polarvrp.model.policy import Policy
+    from polarvrp.problem.instances import Instances, NodeArrays
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A word for each analysis."""
+    analyses = parser.add_subparsers(dest="analysis", required=True, metavar="ANALYSIS")
+    margins = analyses.add_parser("margins", help="how decisive the preferred pairs of each epoch were")
+    margins.add_argument("history", type=Path, metavar="HISTORY.parquet", help="of a training by po or polar")
+    margins.set_defaults(analyse=_margins)
+    experts = analyses.add_parser("experts", help="gates and contributions of PLE's experts by layer and variant")
+    experts.set_defaults(analyse=_experts)
+    for analysis in (experts,):
+        analysis.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="a set a variant")
+        analysis.add_argument("--model", required=True, metavar="RUN_OR_PATH", help="as in polarvrp evaluate")
+        analysis.add_argument("--fingerprint", help="refuse weights trained by another specification")
+    for analysis in analyses.choices.values():
+        analysis.add_argument("--output", type=Path, required=True, metavar="FILE.parquet", help="file to write")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the analysis."""
+    options.analyse(options)
+    return 0
+
+
+def _margins(options: argparse.Namespace) -> None:
+    from polarvrp.analysis.margins import write_margins
+
+    write_margins(options.history, options.output)
+
+
+def _experts(options: argparse.Namespace) -> None:
+    from polarvrp.analysis import experts
+
+    _analyse_model(options, experts.expert_contributions, experts.SCHEMA)
+
+
+def _analyse_model(
+    options: argparse.Namespace, analyse: Callable[[Policy, list[Instances[NodeArrays]]], DataFrame], schema: Schema
+) -> None:
+    """Encode the sets with the model on CPU cores, where numbers are the same on every machine, and write the rows."""
+    import pyarrow as pa
+
+    from polarvrp.evaluation.models import load_trained
+    from polarvrp.files import write_parquet
+    from polarvrp.problem.datasets import read_instances
+
+    sets = [read_instances(path) for path in options.instances]
+    trained = load_trained(options.model, fingerprint=options.fingerprint, device="cpu")
+    frame = analyse(trained.policy, sets)
+    write_parquet(options.output, pa.Table.from_pandas(frame, schema, preserve_index=False), trained.origin)

@@ -1,0 +1,110 @@
+"""Figures of what trained models and their trainings say beside gaps."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.catalog.experiments import Experiment
+from polarvrp.tables.drawing import COLOURS, MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
+from polarvrp.tables.experts import contribution_runs, expert_label, experts_of
+from polarvrp.tables.figures import figure_of
+from polarvrp.tables.labels import AVERAGE, variant_rank
+from polarvrp.tables.margins import margin_label, margin_runs, margins_of, refining_epochs
+from polarvrp.tables.means import complete_mean
+from polarvrp.tables.sources import MissingResultsError, Results
+
+
+def margins(results: Results, experiment: Experiment) -> Figure:
+    """Margins by epoch, a panel a metric and tolerance, a line a training; epochs with refinement shaded."""
+    runs = margin_runs(results, experiment)
+    if not runs:
+        raise missing_analysis(results, experiment)
+    frames = {run: margins_of(results, run) for run in runs}
+    labels = {method.stem: method.label for method in experiment.methods}
+    looks = looks_of([stem for stem in labels if stem in {run.stem for run in runs}], labels)
+    first = next(iter(frames.values()))
+    spaces = [first[first["metric"].str.contains(space)] for space in ("cost", "policy")]
+    panels = [list(part[["metric", "epsilon_percent"]].drop_duplicates().itertuples(index=False)) for part in spaces]
+    figure = Figure(figsize=(13, 6), layout="constrained")
+    grid = figure.subplots(len(panels), len(panels[0]), sharex=True, squeeze=False)
+    refined = [epochs for frame in frames.values() if (epochs := refining_epochs(frame)) is not None]
+    for axes, (metric, tolerance) in zip(grid.flat, (panel for row in panels for panel in row), strict=True):
+        for start, end in refined[:1]:
+            axes.axvspan(start - 0.5, end + 0.5, color="#F2F2F2", zorder=0, lw=0)
+        for run, frame in frames.items():
+            same = frame["epsilon_percent"].isna() if pd.isna(tolerance) else frame["epsilon_percent"] == tolerance
+            points, look = frame[(frame["metric"] == metric) & same].sort_values("epoch"), looks[run.stem]
+            marker = look["marker"] if len(points) <= MARKED_EPOCHS else None
+            size = dot_size(look) ** 0.5
+            axes.plot(points["epoch"], points["value"], color=look["color"], lw=1.2, marker=marker, ms=size)
+        axes.set_title(margin_label(metric, tolerance))
+        axes.set_ylabel("" if pd.isna(tolerance) else "pairs (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        tidy(axes, "y")
+    for axes in grid[-1]:
+        axes.set_xlabel("epoch")
+    head(figure, f"{figure_of(experiment).title}, n={runs[0].num_customers}", results.scale)
+    legend(figure, {labels[stem]: look for stem, look in looks.items()}, line=True)
+    return figure
+
+
+def contributions(results: Results, experiment: Experiment) -> Figure:
+    """Stacked shares of the experts, a panel a layer, a bar a variant; means over seeds."""
+    runs = contribution_runs(results, experiment)
+    if not runs:
+        raise missing_analysis(results, experiment)
+    long = pd.concat([experts_of(results, run) for run in runs])
+    means = long.groupby(["layer", "variant", "expert"], sort=False)["percent"].agg(complete_mean)
+    average = long.groupby(["layer", "expert"], sort=False)["percent"].agg(complete_mean)
+    variants = sorted(long["variant"].unique(), key=variant_rank)
+    layers, colours = sorted(long["layer"].unique()), dict(zip(long["expert"].unique(), COLOURS, strict=False))
+    figure = Figure(figsize=(1.2 + 2.0 * len(layers), 1.9 + 0.26 * len(variants)), layout="constrained")
+    for axes, layer in zip(figure.subplots(1, len(layers), sharey=True, squeeze=False)[0], layers, strict=True):
+        left = pd.Series(0.0, index=[*variants, AVERAGE])
+        for expert, colour in colours.items():
+            shares = means[layer].xs(expert, level="expert").reindex(variants)
+            shares[AVERAGE] = average[layer, expert]
+            axes.barh(range(len(shares)), shares, left=left, height=0.8, color=colour, lw=0)
+            left += shares
+        axes.set(title=f"Layer {layer}", xlim=(0, 100), ylim=(len(variants) + 0.5, -0.5), xlabel="share of norms (%)")
+        axes.set_yticks(range(len(variants) + 1), [*variants, AVERAGE])
+        axes.axhline(len(variants) - 0.5, color="black", lw=0.6)
+        tidy(axes, "x")
+    head(figure, f"{figure_of(experiment).title}, n={runs[0].num_customers}", results.scale)
+    squares = {expert_label(expert): {"color": colour, "marker": "s"} for expert, colour in colours.items()}
+    legend(figure, squares, line=False)
+    return figure
+
+
+def gates(results: Results, experiment: Experiment) -> Figure:
+    """Heat maps of gate outputs, variants by experts: a row of panels a backbone, a panel a layer; means over seeds."""
+    frame = results.table(experiment.name)
+    backbones, layers = list(frame["backbone"].unique()), sorted(frame["layer"].unique())
+    panels = dict(iter(frame.groupby(["backbone", "layer"])))
+    variants = frame["variant"].nunique()
+    size = (2.0 + 1.75 * len(layers), 1.2 + (0.9 + 0.2 * variants) * len(backbones))
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(backbones), len(layers), squeeze=False)
+    for row, backbone in zip(grid, backbones, strict=True):
+        for axes, layer in zip(row, layers, strict=True):
+            gate = panels[backbone, layer].groupby(["variant", "expert"], sort=False)["gate"]
+            here = gate.agg(complete_mean).unstack(sort=False)
+            image = axes.imshow(here.to_numpy(), vmin=0, vmax=1, cmap="viridis", aspect="auto")
+            axes.set_title(f"Layer {layer}")
+            labels = [expert_label(expert).removeprefix("Task ") for expert in here.columns]
+            axes.set_xticks(range(len(labels)), labels)
+            axes.set_yticks(range(len(here)), here.index if layer == layers[0] else [""] * len(here))
+            axes.tick_params(length=0)
+        row[0].set_ylabel(BACKBONES[backbone].label)
+    figure.colorbar(image, ax=grid, label="output of the gate", shrink=0.6)
+    head(figure, f"{figure_of(experiment).title}, n={frame['num_customers'].iloc[0]}", results.scale)
+    return figure
+
+
+def missing_analysis(results: Results, experiment: Experiment) -> MissingResultsError:
+    """The error of a picture without the analyses that it shows."""
+    return MissingResultsError(
+        f"{results.root / 'analysis'} holds nothing for {experiment.name} at scale {results.scale}; "
+        f"make it with: snakemake --cores all {experiment.target}"
+    )

@@ -1,0 +1,116 @@
+"""Tables and figures of the analyses, and the paper's numbers beside them."""
+
+import math
+
+import pytest
+
+from helpers.analysis_files import METRICS, expert_file, margin_file
+from helpers.results_folder import ResultsFolder, table_rows
+from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.tables.build import build_tables
+from polarvrp.tables.figures import draw_figure
+from polarvrp.tables.sources import MissingResultsError, Results
+
+
+@pytest.fixture
+def paper(folder: ResultsFolder) -> Results:
+    return Results(folder.root, "paper")
+
+
+def test_margins_are_those_of_the_epochs_with_refinement(folder: ResultsFolder, paper: Results) -> None:
+    margin_file(folder.root, "polarnet-ple-po-n50-s0", (9.0, 1.0, 2.0), None)
+    margin_file(folder.root, "polarnet-ple-polar-n50-s0", (9.0, 3.0, 5.0), 1)
+    margin_file(folder.root, "polarnet-ple-polar-n50-kappa2-s0", (9.0, 30.0, 50.0), 1)
+    margin_file(folder.root, "polarnet-ple-polar-n100-s0", (9.0, 30.0, 50.0), 1)
+    rows = table_rows(paper, "preference_margins")
+    assert [(row["metric"], row["epsilon_percent"]) for row in rows] == [
+        (metric, None if math.isnan(tolerance) else tolerance) for metric, tolerance in METRICS
+    ]
+    for row in rows:  # epochs 2 and 3, weighted by 20 and 30 pairs
+        assert row["po"] == pytest.approx((20 * 1 + 30 * 2) / 50)
+        assert row["polar"] == pytest.approx((20 * 3 + 30 * 5) / 50)
+        assert (row["num_customers"], row["seed"]) == (50, 0)
+
+
+def test_margins_print_the_paper_s_form_and_stand_beside_its_numbers(folder: ResultsFolder, paper: Results) -> None:
+    for seed, late in ((0, 1.0), (1, 2.0)):
+        margin_file(folder.root, f"polarnet-ple-po-n50-s{seed}", (9.0, 3.0), None)
+        margin_file(folder.root, f"polarnet-ple-polar-n50-s{seed}", (9.0, late), 1)
+    build_tables(paper, ["preference_margins"])
+    text = paper.layout.table("preference_margins", "md").read_text(encoding="utf-8")
+    assert "Mean preferred-pair gap Δ | **3.000 ± 0.000** | 1.500 ± 0.707" in " ".join(text.split())
+    assert "Cost near-ties, ε=0.1% | 3.00 ± 0.00% | **1.50 ± 0.71%**" in " ".join(text.split())
+    rows = {(row["row"], row["column"]): row for row in table_rows(paper, "paper_comparison")}
+    assert rows["mean_cost_gap", "polar"]["paper"] == 0.562
+    assert rows["mean_cost_gap", "polar"]["ours"] == pytest.approx(1.5)
+    assert rows["cost_near_tie_percent epsilon_percent=0.1", "po"]["difference"] == pytest.approx(3.0 - 2.36)
+
+
+def test_margins_of_other_sizes_are_not_compared(folder: ResultsFolder) -> None:
+    quick = Results(folder.root, "quick")
+    margin_file(folder.root, "polarnet-ple-polar-n10-s0", (9.0, 3.0), 1)
+    expert_file(folder.root, "polarnet-ple-polar-n10-s0")
+    build_tables(quick, ["preference_margins", "expert_contributions"])
+    (row,) = [row for row in table_rows(quick, "preference_margins") if row["metric"] == "mean_cost_gap"]
+    assert (row["po"], row["polar"]) == (None, 3.0)
+    names = {"preference_margins", "expert_contributions"}
+    compared = [row for row in table_rows(quick, "paper_comparison") if row["table"] in names]
+    assert len(compared) == 20 + 24 and all(row["ours"] is None for row in compared)
+
+
+def test_without_refinement_there_is_nothing_to_compare(folder: ResultsFolder, paper: Results) -> None:
+    margin_file(folder.root, "polarnet-ple-po-n50-s0", (9.0, 3.0), None)
+    assert table_rows(paper, "preference_margins") == []
+
+
+def test_contributions_are_means_over_variants(folder: ResultsFolder, paper: Results) -> None:
+    expert_file(folder.root, "polarnet-ple-polar-n50-s0", shift=2.0)
+    expert_file(folder.root, "routefinder_ablation-ple-polar-n50-s0")
+    rows = table_rows(paper, "expert_contributions")
+    assert [row["layer"] for row in rows] == [1, 2]
+    for row in rows:
+        assert row["task_1_percent"] == pytest.approx(10 + 2 * sum(range(16)) / 16)
+        assert (row["task_3_percent"], row["shared_percent"]) == (30.0, 40.0)
+        assert (row["variants"], row["instances"], row["num_customers"]) == (16, 80, 50)
+    build_tables(paper, ["expert_contributions"])
+    lines = {(row["row"], row["column"]): row for row in table_rows(paper, "paper_comparison")}
+    assert lines["layer=1", "shared_percent"]["difference"] == pytest.approx(40 - 10.7)
+    assert lines["layer=6", "shared_percent"]["ours"] is None
+
+
+def test_gates_list_every_backbone_of_the_grid(folder: ResultsFolder, paper: Results) -> None:
+    for backbone in ("polarnet", "routefinder_ablation"):
+        expert_file(folder.root, f"{backbone}-ple-polar-n50-s0")
+    expert_file(folder.root, "polarnet-ple-rl-n50-s0")
+    rows = table_rows(paper, "gate_weights")
+    assert list(dict.fromkeys(row["backbone"] for row in rows)) == ["routefinder_ablation", "polarnet"]
+    assert len(rows) == 2 * 16 * 2 * 4
+    assert [row["variant"] for row in rows[:9:8]] == ["CVRP", "VRPTW"]  # the paper's order
+    assert [(row["layer"], row["expert"]) for row in rows[3:5]] == [(1, "shared"), (2, "task_1")]
+    build_tables(paper, ["gate_weights"])
+    text = paper.layout.table("gate_weights", "md").read_text(encoding="utf-8")
+    assert text.count("Gate weights by variant") == 2 and "Layer 2 Shared" in text
+
+
+def test_pictures_show_what_the_tables_hold(folder: ResultsFolder, paper: Results) -> None:
+    margin_file(folder.root, "polarnet-ple-po-n50-s0", (9.0, 1.0, 2.0), None)
+    margin_file(folder.root, "polarnet-ple-polar-n50-s0", (9.0, 3.0, 5.0), 1)
+    expert_file(folder.root, "polarnet-ple-polar-n50-s0", shift=2.0)
+    build_tables(paper, ["gate_weights"])
+    by_epoch = draw_figure(paper, EXPERIMENTS["preference_margins"])
+    assert [text.get_text() for text in by_epoch.legends[0].get_texts()] == ["PO", "POLAR"]
+    assert len(by_epoch.axes) == 10
+    assert by_epoch.axes[7].get_title() == "Policy near-ties, ε=0.5%"
+    assert by_epoch.axes[7].get_lines()[1].get_xydata().tolist() == [[1, 9.0], [2, 3.0], [3, 5.0]]
+    shares = draw_figure(paper, EXPERIMENTS["expert_contributions"])
+    assert [axes.get_title() for axes in shares.axes] == ["Layer 1", "Layer 2"]
+    bars = [bar.get_width() for bar in shares.axes[0].containers[0]]
+    assert len(bars) == 17 and bars[-1] == pytest.approx(10 + 2 * 7.5) and bars[0] == 10.0
+    gates = draw_figure(paper, EXPERIMENTS["gate_weights"])
+    assert gates.axes[0].get_images()[0].get_array().tolist()[0] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.mark.parametrize("name", ["preference_margins", "expert_contributions"])
+def test_pictures_without_analyses_say_what_makes_them(paper: Results, name: str) -> None:
+    with pytest.raises(MissingResultsError, match=f"nothing for {name} at scale paper; make it with: snakemake"):
+        draw_figure(paper, EXPERIMENTS[name])

@@ -1,0 +1,34 @@
+# What trained models and their trainings say beside gaps; small jobs on CPU cores, so that no GPU waits for them.
+rule analyse_margins:
+    input:
+        history=HISTORY,
+    output:
+        MARGINS,
+    log:
+        layout.log("analyse_margins", "{run}"),
+    conda:
+        "../envs/main.yaml"
+    threads: 1
+    params:
+        spec=margins_spec,
+    shell:
+        "python -m polarvrp analyse margins {input.history} --output {output} > {log} 2>&1"
+
+
+rule analyse_experts:
+    input:
+        policy=WEIGHTS.format(run=SIZED_RUN),
+        instances=expand(DATASET, split="test", variant=study.training_variants, allow_missing=True),
+    output:
+        EXPERTS,
+    log:
+        layout.log("analyse_experts", SIZED_RUN),
+    conda:
+        "../envs/main.yaml"
+    threads: ANALYSIS_THREADS
+    params:
+        spec=analysis_spec,
+        fingerprint=fingerprint_of,
+    shell:
+        "python -m polarvrp analyse experts {input.instances} --model {input.policy}"
+        " --fingerprint {params.fingerprint} --output {output} > {log} 2>&1"
