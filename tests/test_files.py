@@ -1,8 +1,12 @@
 """Files appear whole or not at all."""
 
 import errno
+import fcntl
+import logging
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +15,16 @@ import pytest
 
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
-from polarvrp.files import atomic_folder, atomic_path, exists, provenance, read_parquet, write_parquet, write_text
+from polarvrp.files import (
+    atomic_folder,
+    atomic_path,
+    exists,
+    provenance,
+    read_parquet,
+    try_lock,
+    write_parquet,
+    write_text,
+)
 
 
 def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -151,3 +164,48 @@ def test_what_the_system_refuses_is_said_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be looked at \(File name too long\)"):
         exists(tmp_path / ("x" * 300))
     assert exists(tmp_path / "loop") and not exists(tmp_path / "none")
+
+
+def test_only_a_lock_that_another_process_holds_means_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file system without locks answers otherwise: one true line, and the work goes on."""
+    path = tmp_path / "lock"
+    with path.open("w") as mine, path.open("w") as other:
+        assert try_lock(mine, path)
+        assert not try_lock(other, path)
+
+    def without_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with caplog.at_level(logging.WARNING), path.open("w") as mine:
+        assert try_lock(mine, path)
+    assert caplog.messages == [
+        f"{path}: its file system has no locks (No locks available); let no other process work on the same"
+    ]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from polarvrp.files import atomic_folder, atomic_path
+with atomic_folder(Path(sys.argv[1]) / "folder") as folder, atomic_path(Path(sys.argv[1]) / "plot.png") as path:
+    (folder / "half").write_text("half")
+    path.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    """And nothing else: neither what a living process is at, nor what only looks alike."""
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert len(left) == 2 and all(name.startswith((".plot-", ".folder-")) for name in left)
+    write_text(tmp_path / ".plot-mine.png", "")
+    with atomic_path(tmp_path / "plot.png") as other:
+        write_text(tmp_path / "plot.png", "whole")
+        assert other.exists()
+        with atomic_folder(tmp_path / "folder"):
+            pass
+    assert {path.name for path in tmp_path.iterdir()} == {"plot.png", "folder", ".plot-mine.png"}

@@ -30,6 +30,13 @@ class CheckpointMismatchError(PolarvrpError):
     """Saved weights belong to another architecture or specification than the one asked for."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory was short, on a processor or on a card."""
+    said = str(error)
+    is_torch = isinstance(error, RuntimeError) and ("out of memory" in said or "can't allocate memory" in said)
+    return isinstance(error, MemoryError) or is_torch
+
+
 def one_of(got: str, known: Iterable[str]) -> str:
     """End of a message on an unknown name: the one that was probably meant, else all that exist."""
     known = tuple(known)

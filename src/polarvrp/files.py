@@ -1,16 +1,24 @@
 """Files on disk: written whole or not at all, with origin and digest; read with one true line for each fault."""
 
+import fcntl
 import hashlib
 import json
+import logging
 import os
+import platform
+import re
 import shutil
+import stat
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from polarvrp.errors import DataError
+
+_LOGGER = logging.getLogger(__name__)
 
 PROVENANCE = b"polarvrp"
 """Key of the provenance in the metadata of a Parquet file's schema."""
@@ -36,23 +44,19 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         DataError: If nothing can be written there.
     """
     final = Path(path)
-    if final.is_dir():
+    if is_folder(final):
         raise DataError(f"{final} is a folder; name a file to write")
-    try:
+    with writing(final, "choose another path"):
         final.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.stem}-", suffix=final.suffix)
-    except OSError as error:
-        raise DataError(f"{final} cannot be written ({error.strerror}); choose another path") from error
-    os.close(handle)
+        _remove_leftovers(final)
+        handle, name = tempfile.mkstemp(dir=final.parent, prefix=_temporary_prefix(final), suffix=final.suffix)
+        os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(final)
-    except OSError as error:
-        raise DataError(
-            f"{final} cannot be written ({error.strerror or error}); free space or choose another path"
-        ) from error
+        with writing(final):
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(final)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -71,23 +75,19 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         DataError: If nothing can be written there.
     """
     final = Path(path).resolve()
-    if final.exists() and not final.is_dir():
+    if exists(final) and not is_folder(final):
         raise DataError(f"{path} is a file; name a folder to write")
-    try:
+    with writing(path, "choose another folder"):
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}-"))
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
+        _remove_leftovers(final)
+        temporary = Path(tempfile.mkdtemp(dir=final.parent, prefix=_temporary_prefix(final), suffix=final.suffix))
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        for inner in temporary.rglob("*"):
-            inner.chmod((0o777 if inner.is_dir() else 0o666) & ~_umask())
-        _swap(temporary, final)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror or error}); free space or choose another folder"
-        ) from error
+        with writing(path, "free space or choose another folder"):
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            for inner in temporary.rglob("*"):
+                inner.chmod((0o777 if inner.is_dir() else 0o666) & ~_umask())
+            _swap(temporary, final)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -130,19 +130,57 @@ def reading(
         raise DataError(f"{path} {damage.format(reason=reason)}") from error
 
 
+@contextmanager
+def writing(path: str | Path, advice: str = "free space or choose another path") -> Iterator[None]:
+    """Turn what the system refuses while a file or folder is written into one line that names it.
+
+    Raises:
+        DataError: On any error of the system.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror or error}); {advice}") from error
+
+
 def exists(path: str | Path) -> bool:
-    """Whether there is anything at a path.
+    """Whether there is anything at a path, be it a link to nothing.
 
     Raises:
         DataError: If the system does not tell, because a folder is closed or a name too long.
     """
+    return _status(path, follow=False) is not None
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is a file at a path; as ``exists``."""
+    found = _status(path, follow=True)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether there is a folder at a path; as ``exists``."""
+    found = _status(path, follow=True)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def try_lock(handle: IO[Any], path: Path) -> bool:
+    """Lock an open file for this process alone, without waiting; False if another process has it.
+
+    On a file system that has no locks there is one line of warning, and the work goes on.
+
+    Args:
+        handle: Of the file, whose lock ends with it.
+        path: Its name, for the message.
+    """
     try:
-        Path(path).lstat()
-    except (FileNotFoundError, NotADirectoryError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be looked at ({reason}); check its folder or choose another path") from error
+    except OSError as error:
+        _LOGGER.warning(
+            "%s: its file system has no locks (%s); let no other process work on the same", path, error.strerror
+        )
     return True
 
 
@@ -256,6 +294,48 @@ def _numbers(array: Any) -> bytes:
     array = array.drop_null()
     width = array.type.bit_width // 8
     return bytes(memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width])
+
+
+def _status(path: str | Path, follow: bool) -> os.stat_result | None:
+    """What the system knows of a path, None if nothing is there."""
+    try:
+        return Path(path).stat(follow_symlinks=follow)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be looked at ({reason}); check its folder or choose another path") from error
+
+
+def _temporary_prefix(final: Path) -> str:
+    """Begin of the names of temporary files for a path, by which those of killed processes are known."""
+    return f".{final.stem}-{_machine()}-{os.getpid()}-"
+
+
+def _machine() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_leftovers(final: Path) -> None:
+    """Remove temporary files and folders that killed processes of this machine left for the same path."""
+    pattern = re.compile(rf"\.{re.escape(final.stem)}-{_machine()}-(\d+)-\w+{re.escape(final.suffix)}(-old)?")
+    for path in final.parent.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match and not _is_alive(int(match[1])) and (match[2] is None or final.exists()):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        pass
+    return True
 
 
 def _swap(new: Path, final: Path) -> None:

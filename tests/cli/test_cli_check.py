@@ -198,7 +198,7 @@ def test_unusable_files(case: Case, tmp_path: Path, capsys: pytest.CaptureFixtur
         error = capsys.readouterr().err
         assert re.fullmatch(rf"polarvrp check: .*{re.escape(message)}.*\n", error), error
 
-    refused(tmp_path / "no.npz", case.solutions_path, "no.npz: cannot be read (No such file or directory)")
+    refused(tmp_path / "no.npz", case.solutions_path, "no.npz does not exist")
     refused(case.instances_path, tmp_path / "no.parquet", "no.parquet does not exist")
     cut = tmp_path / "cut"
     (cut_npz := cut.with_suffix(".npz")).write_bytes(instances[: len(instances) // 2])
@@ -284,7 +284,7 @@ def test_unusable_library_files(library: Library, tmp_path: Path, capsys: pytest
     vrp.write_text("\n".join(vrp.read_text().splitlines()[:80]))  # six lines of header, 74 coordinates
     for first, second, message in (
         (vrp, sol, "NODE_COORD_SECTION must hold 101 nodes, got 74"),
-        (tmp_path / "no.vrp", sol, "no.vrp: cannot be read"),
+        (tmp_path / "no.vrp", sol, "no.vrp does not exist"),
     ):
         assert main(["check", str(first), str(second)]) == 2
         assert message in capsys.readouterr().err

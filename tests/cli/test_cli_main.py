@@ -52,3 +52,53 @@ def test_ctrl_c_while_solving_leaves_no_traceback(tmp_path: Path, delay_s: float
         process.kill()
     assert process.returncode == 130
     assert error == "polarvrp reference: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PermissionError(13, "Permission denied", "closed/x"), "closed/x: Permission denied; check the path"),
+        (MemoryError("Unable to allocate 160. TiB"), "not enough memory (Unable to allocate 160. TiB); ask for less"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory (DefaultCPUAllocator"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, line: str
+) -> None:
+    def refused(_options: object) -> int:
+        raise error
+
+    monkeypatch.setattr(describe, "execute", refused)
+    assert main(["describe", "polarnet", "ple"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"polarvrp describe: {line}") and said.count("\n") == 1
+
+
+def test_mistakes_of_programs_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(_options: object) -> int:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(describe, "execute", wrong)
+    with pytest.raises(RuntimeError, match="shapes"):
+        main(["describe", "polarnet", "ple"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "generate --variant CVRP --num-customers 99999999999 --instances 1 --seed 1 --output x.npz",
+        "generate --variant CVRP --num-customers 10 --instances 99999999999 --seed 1 --output x.npz",
+        "describe polarnet ple --num-customers 99999999999999999999",
+        "describe polarnet ple --task-experts 99999999",
+        f"check {'x' * 300}.npz x.parquet",
+        f"evaluate x.npz --model {'x' * 300} --output x.parquet",
+        f"report --results {'x' * 300}",
+    ],
+)
+def test_absurd_sizes_and_names_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -104,7 +104,7 @@ def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.Capture
     assert main(["solve", f"{tmp_path}/c/*.vrp", *QUICK]) == 2
     assert "no file matches" in capsys.readouterr().err
     assert main(["solve", str(tmp_path / "c.vrp"), *QUICK]) == 2
-    assert "c.vrp: cannot be read" in capsys.readouterr().err
+    assert "c.vrp does not exist" in capsys.readouterr().err
 
 
 def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

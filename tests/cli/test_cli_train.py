@@ -180,3 +180,11 @@ def test_a_specification_must_train_on_what_the_name_says(study: Path, capsys: p
     spec["training"]["stages"] = [{"variants": ["MDVRP"]}]
     assert main(["train", RUN, "--spec", json.dumps(spec), "--validation", "mine.yaml"]) == 2
     assert "also trains on MDVRP but not on all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_specification_holds_numbers(study: Path, capsys: pytest.CaptureFixture[str], number: str) -> None:
+    spec = SPEC.replace('"epochs": 1', f'"epochs": 1, "learning_rate": {number}')
+    assert spec != SPEC
+    assert main(["train", RUN, "--spec", spec, "--validation", "mine.yaml"]) == 2
+    assert (error := capsys.readouterr().err).startswith("polarvrp train: ") and error.count("\n") == 1

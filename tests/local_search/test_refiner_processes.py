@@ -19,10 +19,10 @@ import torch
 from helpers.instances import generated, mixed_arrays
 from polarvrp.decoding.rollout import pad_actions, replay_actions
 from polarvrp.environment.environment import Environment
-from polarvrp.errors import ConfigError, InfeasibleTourError
+from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.local_search import refinement, shared_memory, table_refinement
 from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner
-from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Shape, remove_leftovers
+from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Segment, Shape, remove_leftovers
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import Route, check_tour, flat_actions, routes_to_actions
@@ -334,3 +334,11 @@ def test_numbers_of_tours_and_seeds_must_match() -> None:
     instances = generated("CVRP", 10, 2)
     with pytest.raises(ValueError, match="2 instances"):
         Refiner(0).refine(instances, some_tours(instances), seeds=[0])
+
+
+def test_shared_memory_that_is_full_is_one_line_and_leaves_nothing() -> None:
+    """Memory that is found missing only when it is written to would end the process by a signal."""
+    before = set(Path("/dev/shm").glob("polarvrp-*"))
+    with pytest.raises(DataError, match=r"/dev/shm has no room for \d+ MB of tours .*--workers 1"):
+        Segment(10**13)
+    assert set(Path("/dev/shm").glob("polarvrp-*")) == before

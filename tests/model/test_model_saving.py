@@ -1,6 +1,7 @@
 """Saved policies: exact round trips, and errors that say which file holds what."""
 
 import json
+import random
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from helpers.model_samples import SMALL, policy_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.model.registry import available
-from polarvrp.model.saving import load_policy, save_policy
+from polarvrp.model.saving import load_policy, save_policy, save_tensors
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
@@ -90,15 +91,15 @@ def test_files_of_other_kinds_are_data_errors(tmp_path: Path) -> None:
 
 def test_weights_that_do_not_fit_their_network_are_refused(tmp_path: Path) -> None:
     path, policy = tmp_path / "weights.safetensors", policy_of()
-    state, header = policy.state_dict(), {"model": policy.config.model_dump()}
+    state, header = policy.state_dict(), {"model": policy.config.model_dump(), "metadata": {}}
     tensors = {name: tensor for name, tensor in state.items() if "share_logit" not in name}
     write_header(path, header, tensors)
     with pytest.raises(CheckpointMismatchError, match=r"do not fit polarnet-ple.*share_logit"):
         load_policy(path)
-    write_header(path, {"model": header["model"] | {"backbone": "gone"}}, state)
+    write_header(path, header | {"model": header["model"] | {"backbone": "gone"}}, state)
     with pytest.raises(CheckpointMismatchError, match=r"holds a network that does not exist here.*'gone'"):
         load_policy(path)
-    write_header(path, {"model": header["model"] | {"wings": 2}}, state)
+    write_header(path, header | {"model": header["model"] | {"wings": 2}}, state)
     with pytest.raises(CheckpointMismatchError, match="wings"):
         load_policy(path)
 
@@ -111,3 +112,50 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
         save_policy(path, policy_of(seed=2), {"bad": object()})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_flipped_bit_of_a_file_gives_another_network(tmp_path: Path) -> None:
+    path, draw = tmp_path / "weights.safetensors", random.Random(0)
+    save_policy(path, policy_of(), {"run": "a", "fingerprint": "b"})
+    whole, header = load_policy(path)
+    content = path.read_bytes()
+    places = [draw.randrange(8 * len(content)) for _ in range(60)] + [draw.randrange(8 * 1500) for _ in range(60)]
+    refused = 0
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            policy, said = load_policy(path)
+        except DataError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+            refused += 1
+            continue
+        assert {name: said[name] for name in header} == header
+        assert all(torch.equal(tensor, whole.state_dict()[name]) for name, tensor in policy.state_dict().items())
+    assert refused > 100
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_on_loading(tmp_path: Path, value: float) -> None:
+    policy, path = policy_of(), tmp_path / "weights.safetensors"
+    name, parameter = next(iter(policy.named_parameters()))
+    with torch.no_grad():
+        parameter.view(-1)[0] = value
+    save_policy(path, policy, {})
+    with pytest.raises(DataError, match=rf"{name} holds numbers that are not finite; train the run again"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("header", [{}, {"model": {}}, {"model": {}, "metadata": []}, {"model": 1, "metadata": {}}])
+def test_weights_that_do_not_say_what_they_are(tmp_path: Path, header: dict[str, Any]) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_header(path, header, {"a": torch.zeros(2)})
+    with pytest.raises(DataError, match="does not say which network it holds"):
+        load_policy(path)
+
+
+def test_a_disk_that_is_full_is_one_line(tmp_path: Path) -> None:
+    """The library of the format has an exception of its own; a path that it cannot open stands for the disk."""
+    with pytest.raises(OSError, match=r"(?i)no such file"):
+        save_tensors(tmp_path / "missing" / "x.safetensors", {"a": torch.zeros(2)})

@@ -1,6 +1,7 @@
 """Files of instances: round trip, defaults, and one clear line for every kind of bad input."""
 
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from polarvrp.problem.datasets import (
     variant_of,
     write_arrays,
 )
-from polarvrp.problem.instances import NodeArrays, to_tensors
+from polarvrp.problem.instances import NodeArrays, instance_digests, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
+from polarvrp.problem.sets import write_set
 from polarvrp.problem.variants import VARIANTS
 
 Arrays = dict[str, NodeArrays]
@@ -125,7 +127,7 @@ def test_mixed_variants_have_no_single_variant() -> None:
 def test_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.npz"
     for read in (read_instances, read_arrays, read_metadata):
-        with pytest.raises(DataError, match=re.escape(f"{path}: cannot be read (No such file or directory)")):
+        with pytest.raises(DataError, match=re.escape(f"{path} does not exist; check the path")):
             read(path)
 
 
@@ -152,12 +154,12 @@ def test_other_kinds_of_files(tmp_path: Path) -> None:
         np.save(file, np.zeros(3))
     np.savez(pickled, locs=np.array([{"an": "object"}], dtype=object))
     for path, message in (
-        (tmp_path, "cannot be read (Is a directory)"),
-        (text, "no .npz archive"),
-        (single, "no .npz archive"),
-        (pickled, "damaged or of another layout"),
+        (tmp_path, " is a folder"),
+        (text, ": no .npz archive"),
+        (single, ": no .npz archive"),
+        (pickled, " is damaged or of another layout"),
     ):
-        with pytest.raises(DataError, match=re.escape(f"{path}: {message}")):
+        with pytest.raises(DataError, match=re.escape(f"{path}{message}")):
             read_instances(path)
 
 
@@ -239,3 +241,55 @@ def test_demands_are_read_as_whole_multiples_of_a_unit() -> None:
         np.testing.assert_array_equal(exact.demand_linehaul[:, 1:], arrays["demand_linehaul"])
         np.testing.assert_array_equal(read.demand_linehaul, exact.demand_linehaul)
         np.testing.assert_array_equal(exact.demand_backhaul[:, 1:], arrays.get("demand_backhaul", 0.0))
+
+
+def test_no_flipped_bit_of_a_file_gives_other_instances(tmp_path: Path) -> None:
+    """Every bit of the directory at its end: a changed length may swallow a member that the reader does not miss."""
+    path = tmp_path / "set.npz"
+    write_set(path, "OVRPBLTW", 3, 2, 1)
+    whole, content = read_instances(path), path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        directory = archive.start_dir
+    for place in range(8 * directory, 8 * len(content)):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            read = read_instances(path)
+        except DataError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+            continue
+        assert instance_digests(read) == instance_digests(whole)
+
+
+def test_a_set_must_be_what_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    arrays = generate_arrays(VARIANTS["VRPTW"], 6, 4, 1)
+    for said, message in (
+        ({"variant": "CVRP"}, "says variant CVRP and holds VRPTW"),
+        ({"num_customers": 7}, "says num_customers 7 and holds 6"),
+        ({"instances": 5}, "says instances 5 and holds 4"),
+    ):
+        write_arrays(path, arrays, said)
+        with pytest.raises(DataError, match=message):
+            read_instances(path)
+
+
+def test_what_only_some_archives_do_is_refused(tmp_path: Path) -> None:
+    """An encrypted member, a member twice, and a header that claims more than there is memory."""
+    path = tmp_path / "set.npz"
+    write_set(path, "CVRP", 3, 2, 1)
+    encrypted = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        first, second = archive.start_dir, archive.infolist()[0].header_offset
+    encrypted[first + 8] |= 1
+    encrypted[second + 6] |= 1
+    path.write_bytes(encrypted)
+    with pytest.raises(DataError, match=r"set\.npz is damaged or of another layout \(.*encrypted"):
+        read_instances(path)
+    header = np.lib.format.magic(1, 0) + (118).to_bytes(2, "little")
+    claim = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000,)}"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("locs.npy", header + claim.ljust(117) + b"\n")
+    with pytest.raises(DataError, match=r"set\.npz is damaged or of another layout"):
+        read_instances(path)

@@ -139,7 +139,7 @@ def test_refusals_name_file_and_reason(text: str, message: str, tmp_path: Path) 
 
 def test_missing_files(tmp_path: Path) -> None:
     for read in (read_library, read_sol):
-        with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'no'}: cannot be read (No such file")):
+        with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'no'} does not exist")):
             read(tmp_path / "no")
 
 
@@ -292,3 +292,13 @@ def test_normalised_instances_keep_lengths_and_demands() -> None:
     assert report.first_problem is None
     scale = np.ptp(library.coordinates, axis=0).max()
     assert report.cost * scale == pytest.approx(check_routes(library, routes).length, rel=1e-6)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be-bom"])
+def test_a_byte_order_mark_changes_nothing(tmp_path: Path, encoding: str) -> None:
+    instance, solution = "\r\n".join(PLAIN.splitlines()), "Route #1: 1 2\nCost 7\n"
+    for name, text in (("x.vrp", instance), ("x.sol", solution)):
+        content = b"\xfe\xff" + text.encode("utf-16-be") if "be" in encoding else text.encode(encoding)
+        (tmp_path / name).write_bytes(content)
+    assert read_library(tmp_path / "x.vrp").name == parse_library(PLAIN, "x").name
+    assert read_sol(tmp_path / "x.sol").cost == 7

@@ -211,8 +211,8 @@ def test_best_known_costs_lie_beside(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[str, Any, str]] = [
-    ("no.npz", None, "no.npz: cannot be read"),
-    ("no.sol", None, "no.sol: cannot be read"),
+    ("no.npz", None, "no.npz does not exist"),
+    ("no.sol", None, "no.sol does not exist"),
     ("no.parquet", None, "no.parquet does not exist"),
     ("a.txt", b"1 2 3", "a.txt: unknown form; wanted is RouteFinder's *_sol_*.npz, a .sol or a Parquet"),
     ("a.parquet", b"1 2 3", "a.parquet is no complete Parquet file"),

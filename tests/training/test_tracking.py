@@ -21,6 +21,7 @@ from polarvrp.training.tracking import (
     NullTracker,
     OfflineTracker,
     OnlineTracker,
+    Tracker,
     open_tracker,
     read_training,
     replay,
@@ -334,3 +335,14 @@ def test_an_interrupt_is_no_failure_of_wandb(tmp_path: Path, monkeypatch: pytest
         tracker.log_epoch(row)
     with pytest.raises(KeyboardInterrupt):
         tracker.finish()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("", OfflineTracker), ("dryrun", OfflineTracker), ("disabled", NullTracker)]
+)
+def test_words_of_older_versions_and_nothing_are_modes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kind: type[Tracker]
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path)
+    assert isinstance(tracker.inner if isinstance(tracker, GuardedTracker) else tracker, kind)

@@ -42,3 +42,26 @@ def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(tmp_path: Path, m
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00-00001-00000001"]
     position, tensors = store.load()
     assert position.step == 1 and torch.equal(tensors["model.weight"], model.weight)
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "state.json", "digests.json"])
+def test_an_older_checkpoint_is_used_when_a_bit_of_the_newest_is_flipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    store, model = CheckpointStore(tmp_path), torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in (1, 2):
+        store.save(Position(step=step, elapsed_s=1.0), model, optimizer)
+    path = tmp_path / "checkpoint-00-00001-00000002" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert store.load()[0].step == 1
+    assert "checkpoint-00-00001-00000002 is unreadable (" in caplog.text
+
+
+def test_checkpoints_of_versions_without_digests_are_read(tmp_path: Path) -> None:
+    store, model = CheckpointStore(tmp_path), torch.nn.Linear(2, 2)
+    store.save(Position(step=1), model, torch.optim.AdamW(model.parameters()))
+    (tmp_path / "checkpoint-00-00001-00000001" / "digests.json").unlink()
+    assert store.load()[0].step == 1

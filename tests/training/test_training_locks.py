@@ -113,3 +113,9 @@ def test_a_lock_that_must_not_wait_says_who_holds_it(tmp_path: Path) -> None:
     process.join()
     with file_lock(tmp_path / "lock", "run x", wait=False):
         pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"file/lock cannot be written"), file_lock(tmp_path / "file" / "lock", "it"):
+        pass

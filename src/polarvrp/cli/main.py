@@ -4,10 +4,11 @@ import argparse
 import importlib
 import keyword
 import logging
+import os
 import sys
 
 from polarvrp import __version__
-from polarvrp.errors import PolarvrpError, lines_of
+from polarvrp.errors import PolarvrpError, is_out_of_memory, lines_of
 
 COMMANDS = {
     "generate": "write a test or validation set",
@@ -33,6 +34,9 @@ COMMANDS = {
 
 EXIT_INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended; a training saves its state instead and exits with 75."""
+
+EXIT_BROKEN_PIPE = 141
+"""What shells report for a program whose reader went away."""
 
 
 def main(arguments: list[str]) -> int:
@@ -62,9 +66,28 @@ def main(arguments: list[str]) -> int:
     except PolarvrpError as error:
         print(lines_of(f"polarvrp {options.command}", error), file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read what is printed has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"polarvrp {options.command}: {error.filename}: {error.strerror}; check the path", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(
+            f"polarvrp {options.command}: not enough memory ({_short(error)}); ask for less at a time", file=sys.stderr
+        )
+        return 2
     except KeyboardInterrupt:
         print(f"polarvrp {options.command}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or "none left"
 
 
 def run() -> None:

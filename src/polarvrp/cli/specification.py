@@ -57,9 +57,14 @@ def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
 
 def _parse_json(text: str) -> dict[str, Any]:
     try:
-        spec = json.loads(text)
-    except json.JSONDecodeError as error:
+        spec = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"--spec is no JSON: {error}") from error
     if not isinstance(spec, dict):
         raise ConfigError(f"--spec must be a JSON object, got {type(spec).__name__}")
     return spec
+
+
+def _refuse_constant(name: str) -> float:
+    """JSON has no NaN and no infinity; Python's reader does."""
+    raise ValueError(f"{name} is no number")

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from polarvrp.config.base import Section
+from polarvrp.problem.variants import LARGEST_SIZE
 
 
 class ModelConfig(Section):
@@ -20,9 +21,11 @@ class ModelConfig(Section):
         default="polarnet", description="Registered name, or package.module:attribute of a user's own backbone."
     )
     encoder: str = Field(default="ple", description="shared, deep or ple.")
-    task_experts: PositiveInt = Field(default=3, description="Task experts in each PLE layer.")
+    task_experts: PositiveInt = Field(default=3, le=1000, description="Task experts in each PLE layer.")
     num_customers: PositiveInt = Field(
-        default=50, description="Size trained for; the authors of CaDA use another network beyond 50 customers."
+        default=50,
+        le=LARGEST_SIZE,
+        description="Size trained for; the authors of CaDA use another network beyond 50 customers.",
     )
     film: bool | None = Field(
         default=None, description="Whether customers' embeddings are scaled and shifted by the constraint flags."

@@ -23,7 +23,7 @@ from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.config.training import StudyTraining
 from polarvrp.errors import one_of
-from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
+from polarvrp.problem.variants import LARGEST_SIZE, TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 
 Scale = Literal["quick", "laptop", "paper"]
 SCALES: tuple[str, ...] = get_args(Scale)
@@ -91,7 +91,7 @@ class ExternalMethod(Section):
 class SizeConfig(Section):
     """One instance size of the study and what depends on it."""
 
-    num_customers: int = Field(ge=2, description="Customers of each instance.")
+    num_customers: int = Field(ge=2, le=LARGEST_SIZE, description="Customers of each instance.")
     batch_size: PositiveInt = Field(description="Instances of a training step.")
     reference_seconds: PositiveFloat = Field(
         description="Time limit of a reference solver for one instance, in seconds."

@@ -17,7 +17,7 @@ from pydantic import (
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.errors import ConfigError
-from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.problem.variants import LARGEST_SIZE, TRAINING_VARIANTS, VARIANTS
 
 
 def _require_growing(values: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ class StageConfig(Section):
         "Adapters belong to moses.",
     )
     paradigm: Annotated[str, Known(PARADIGMS.keys)] | None = Field(default=None, description="Training paradigm.")
-    num_customers: Annotated[int, Field(ge=2)] | None = Field(
+    num_customers: Annotated[int, Field(ge=2, le=LARGEST_SIZE)] | None = Field(
         default=None, description="Customers of each training instance."
     )
     epochs: PositiveInt | None = Field(default=None, description="Epochs of the stage.")
@@ -154,7 +154,7 @@ class TrainConfig(TrainingRecipe):
     """One training: the recipe, and what the run's name, size and backbone add."""
 
     paradigm: Annotated[str, Known(PARADIGMS.keys)] = Field(description="Training paradigm.")
-    num_customers: int = Field(ge=2, description="Customers of each training instance.")
+    num_customers: int = Field(ge=2, le=LARGEST_SIZE, description="Customers of each training instance.")
     batch_size: PositiveInt = Field(default=256, description="Instances of a step.")
     seed: NonNegativeInt = Field(default=0, description="Root of all random streams of the run.")
     optimizer: Literal["adamw", "adam"] = Field(

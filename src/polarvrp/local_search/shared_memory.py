@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from polarvrp.errors import DataError
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import flat_actions, most_actions
 
@@ -155,14 +156,25 @@ class Segment:
 
     Args:
         num_bytes: Its size.
+
+    Raises:
+        DataError: If there is no room for it.
     """
 
     def __init__(self, num_bytes: int) -> None:
         self.name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         self.memory = SharedMemory(self.name, create=True, size=num_bytes)
-        self._lock = os.open(FOLDER / self.name, os.O_RDONLY) if FOLDER.is_dir() else None
+        self._lock = os.open(FOLDER / self.name, os.O_RDWR) if FOLDER.is_dir() else None
         if self._lock is not None:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:  # memory that is found missing only when it is written to ends a process without a word
+                os.posix_fallocate(self._lock, 0, num_bytes)
+            except OSError as error:
+                self.close()
+                raise DataError(
+                    f"{FOLDER} has no room for {num_bytes / 1e6:.0f} MB of tours ({error.strerror}); give it more, or "
+                    f"let local search work in this process: --workers 1"
+                ) from error
 
     def close(self) -> None:
         """Free the memory, which no array may use any more."""

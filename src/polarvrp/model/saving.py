@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from polarvrp import __version__
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, ConfigError, DataError
-from polarvrp.files import atomic_path
+from polarvrp.files import atomic_path, is_file, reading
 from polarvrp.model.architectures import architecture_of
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 
 HEADER_KEY = "polarvrp"
+DIGEST_KEY = "sha256"
+"""Entry of the header: digest of what else it says and of all tensors."""
 
 
 def save_policy(path: str | Path, policy: Policy, metadata: dict[str, Any]) -> None:
@@ -30,14 +33,27 @@ def save_policy(path: str | Path, policy: Policy, metadata: dict[str, Any]) -> N
         policy: The policy, on any device.
         metadata: What else a reader should know, as JSON can hold it: specification, fingerprint, revision.
     """
-    header = {
+    header: dict[str, Any] = {
         "model": policy.config.model_dump(),
         "versions": {"polarvrp": __version__, "torch": torch.__version__},
         "metadata": metadata,
     }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
+    header[DIGEST_KEY] = _digest(header, tensors)
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={HEADER_KEY: json.dumps(header, sort_keys=True)})
+        save_tensors(temporary, tensors, {HEADER_KEY: json.dumps(header, sort_keys=True)})
+
+
+def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file.
+
+    Raises:
+        OSError: If it cannot be written, whatever the library calls that.
+    """
+    try:
+        save_file(tensors, path, metadata=metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def load_policy(
@@ -54,7 +70,8 @@ def load_policy(
         The policy, and the header: ``model``, ``versions`` and ``metadata``.
 
     Raises:
-        DataError: If the file is missing, truncated or was not written by :func:`save_policy`.
+        DataError: If the file is missing, damaged or was not written by :func:`save_policy`, or holds a number that is
+            not finite.
         CheckpointMismatchError: If it holds another network than the expected one, or weights that do not fit the
             network that it names.
     """
@@ -84,20 +101,35 @@ def network_name(config: ModelConfig) -> str:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    if not path.is_file():
+    if not is_file(path):
         raise DataError(f"no weights at {path}; train the run first or name another file")
-    try:
+    damage = "is truncated or no safetensors file ({reason}); copy or train it again"
+    with reading(path, damage=damage, damages=(SafetensorError,)):
+        with path.open("rb"):  # whose error says why it cannot be read
+            pass
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} is truncated or no safetensors file ({error}); copy or train it again") from error
     try:
         header = json.loads(metadata[HEADER_KEY])
-        header["model"]
-    except (KeyError, TypeError, ValueError) as error:
+        header["model"].items(), header["metadata"].items()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} does not say which network it holds; it was not written by polarvrp") from error
+    digest = header.pop(DIGEST_KEY, None)  # files of earlier versions have none
+    if digest is not None and digest != _digest(header, tensors):
+        raise DataError(f"{path} was changed after it was written; copy or train it again")
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise DataError(f"{path}: {name} holds numbers that are not finite; train the run again")
     return header, tensors
+
+
+def _digest(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _same_network(first: ModelConfig, second: ModelConfig) -> bool:

@@ -8,18 +8,20 @@ Shape legend: S instances, K depots, n customers.
 """
 
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
-from polarvrp.files import atomic_path
+from polarvrp.files import atomic_path, reading
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.variants import Variant, capacity_for
 
@@ -37,6 +39,9 @@ OPTIONAL = (
 
 WHOLE_DEMAND_TOLERANCE = 1e-3
 """How far a float32 demand times the capacity may be from a whole number."""
+
+END_OF_ARCHIVE = 22
+"""Bytes of the last record of a zip archive, its comment apart."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -61,19 +66,32 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     """Arrays of a set by name, as stored.
 
     Raises:
-        DataError: If the file is missing, no ``.npz`` archive, truncated or corrupt, or holds pickled objects.
+        DataError: If the file is missing, no ``.npz`` archive, truncated or corrupt, holds pickled objects, or lacks
+            members that its directory counts.
     """
-    try:
-        with Path(path).open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
-    except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: damaged or of another layout ({error}); generate or download it again") from error
+    with _reading(path), Path(path).open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again")
+        _require_members(file)
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+
+def _reading(path: str | Path) -> AbstractContextManager[None]:
+    """``files.reading`` for archives; an encrypted one is a RuntimeError."""
+    damage = "is damaged or of another layout ({reason}); generate or download it again"
+    return reading(path, damage=damage, damages=(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError))
+
+
+def _require_members(file: BinaryIO) -> None:
+    """As many members as the end of the archive counts: Python's reader lets a changed length swallow one."""
+    with zipfile.ZipFile(file) as archive:
+        names, comment = archive.namelist(), archive.comment
+    end = file.seek(-END_OF_ARCHIVE - len(comment), os.SEEK_END)
+    counted = int.from_bytes(file.read(END_OF_ARCHIVE)[10:12], "little")
+    if counted != len(names) or len(set(names)) < len(names):
+        raise ValueError(f"{len(names)} members instead of {counted} before byte {end}")
 
 
 def read_metadata(path: str | Path) -> dict[str, Any] | None:
@@ -82,13 +100,8 @@ def read_metadata(path: str | Path) -> dict[str, Any] | None:
     Raises:
         DataError: If the file is missing or no ``.npz`` archive.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            comment = archive.comment
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again") from error
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        comment = archive.comment
     try:
         metadata = json.loads(comment)
     except ValueError:
@@ -111,11 +124,27 @@ def read_instances(path: str | Path, first: int | None = None) -> Instances[Node
         instances = instances_from_arrays(arrays)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
+    _require_stated(path, instances)
     if first is None:
         return instances
     if not 1 <= first <= len(instances):
         raise DataError(f"{path}: holds {len(instances)} instances, the first {first} were asked for")
     return instances[:first]
+
+
+def _require_stated(path: str | Path, instances: Instances[NodeArrays]) -> None:
+    """The instances are what the file says how it was made; one that says nothing may hold any.
+
+    Raises:
+        DataError: If they are not.
+    """
+    said = read_metadata(path) or {}
+    held: dict[str, Any] = {"num_customers": instances.num_customers, "instances": len(instances)}
+    if "variant" in said:
+        held["variant"] = variant_of(instances).name
+    for name, value in held.items():
+        if said.get(name, value) != value:
+            raise DataError(f"{path} says {name} {said[name]} and holds {value}; generate or download it again")
 
 
 def instances_from_arrays(arrays: Arrays) -> Instances[NodeArrays]:

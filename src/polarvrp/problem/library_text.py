@@ -4,12 +4,14 @@ The packages ``vrplib`` and ``pyvrp`` read plain files alike, which tests use; t
 nodes, and read a Solomon row with a decimal as -1 in silence, so the text is taken apart here.
 """
 
+import codecs
 import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from polarvrp.errors import DataError
+from polarvrp.files import reading
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
@@ -43,11 +45,11 @@ def read_text(path: str | Path) -> str:
     Raises:
         DataError: If the file cannot be read.
     """
-    try:
-        # Comments in public files come in several encodings; everything that matters is ASCII.
-        return Path(path).read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    with reading(path):
+        content = Path(path).read_bytes()
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as some editors save text
+    # Comments in public files come in several encodings; everything that matters is ASCII.
+    return content.decode("utf-16" if is_wide else "utf-8-sig", errors="replace").replace("\r\n", "\n")
 
 
 def numbers_of(words: list[str], source: str, line: int, what: str) -> list[float]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarvrp.errors import ConfigError
-from polarvrp.problem.variants import Variant, capacity_for
+from polarvrp.problem.variants import LARGEST_SIZE, Variant, capacity_for
 
 GENERATOR_VERSION = 1
 """Recorded in every set; raised whenever the same arguments would give other arrays."""
@@ -31,6 +31,9 @@ LONGEST_LIMIT = 2.8
 LIMIT_MARGIN = 1e-6
 DEMAND_BOUNDS = (1, 10)
 """Integer demands lie in the half-open interval."""
+
+LARGEST_SET = 2 * 10**9
+"""Customers of all instances of a set, some 100 GB."""
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +59,11 @@ def generate_arrays(variant: Variant, num_customers: int, num_instances: int, se
     if num_customers < 1 or num_instances < 1:
         raise ConfigError(
             "a set needs at least one customer and one instance, "
+            f"got {num_customers} customers, {num_instances} instances"
+        )
+    if num_customers > LARGEST_SIZE or num_instances * num_customers > LARGEST_SET:
+        raise ConfigError(
+            f"a set holds up to {LARGEST_SIZE} customers an instance and {LARGEST_SET} in all, "
             f"got {num_customers} customers, {num_instances} instances"
         )
     if not 0 <= seed < 2**32:

@@ -12,6 +12,9 @@ FLAG_NAMES = ("O", "TW", "L", "B", "MB", "MD")
 
 MULTI_DEPOT_COUNT = 3
 
+LARGEST_SIZE = 65_000
+"""Customers of an instance: files of solutions number nodes by 16 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:

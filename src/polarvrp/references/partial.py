@@ -6,19 +6,17 @@ file is rebuilt from its intact lines.
 """
 
 import dataclasses
-import fcntl
 import json
 import logging
 import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from polarvrp.errors import DataError
+from polarvrp.files import try_lock, writing
 from polarvrp.solutions.rows import SolutionRow
 
 logger = logging.getLogger(__name__)
@@ -46,14 +44,12 @@ class PartialFile:
     def __init__(self, output: Path, identity: dict[str, Any]) -> None:
         self.path = output.with_name(f"{output.name}.partial")
         self._identity = identity
-        with self._writing():
+        with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = self.path.open("a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not try_lock(self._file, self.path):
             self._file.close()
-            raise DataError(f"{self.path} is in use: another process is solving for {output.name}") from error
+            raise DataError(f"{self.path} is in use: another process is solving for {output.name}")
         try:
             self.rows = self._load()
         except DataError:
@@ -105,7 +101,7 @@ class PartialFile:
         return {}
 
     def _rebuild(self, rows: list[StoredRow]) -> None:
-        with self._writing():
+        with writing(self.path):
             self._file.truncate(0)
         self._write({"identity": self._identity})
         for stored in rows:
@@ -113,20 +109,10 @@ class PartialFile:
 
     def _write(self, record: dict[str, Any]) -> None:
         text = json.dumps(record, sort_keys=True).encode()
-        with self._writing():
+        with writing(self.path):
             self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
             self._file.flush()
             os.fsync(self._file.fileno())
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Turn what the system refuses into one line that names the file."""
-        try:
-            yield
-        except OSError as error:
-            raise DataError(
-                f"{self.path} cannot be written ({error.strerror}); free space or choose another path"
-            ) from error
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

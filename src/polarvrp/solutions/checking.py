@@ -143,6 +143,8 @@ def read_set_x(path: Path) -> list[dict[str, Any]]:
     if lacking:
         raise DataError(f"{path} holds no costs on Set-X: it lacks the columns {', '.join(lacking)}")
     rows: list[dict[str, Any]] = table.to_pylist()
+    if not rows:
+        raise DataError(f"{path} holds no costs on Set-X: it has no rows; make it again")
     return rows
 
 

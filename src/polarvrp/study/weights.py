@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvrp.errors import DataError
+from polarvrp.files import is_file, is_folder
 from polarvrp.study.layout import Layout
 from polarvrp.study.shipped import PREFIX, WEIGHTS, shipped_folder
 
@@ -26,11 +27,11 @@ def find_weights(model: str, layout: Layout) -> Path:
     """
     given = Path(model)
     for path in (given, given / WEIGHTS, layout.weights(model)):
-        if path.is_file():
+        if is_file(path):
             return path
     if model.startswith(PREFIX):
         return shipped_folder(model) / WEIGHTS
-    if given.is_dir():
+    if is_folder(given):
         raise DataError(f"{given} is a folder without {WEIGHTS}; name a model's folder, its file or its run")
     raise DataError(
         f"no model {model!r}: neither a file nor a run under {layout.model('')}; train it with `polarvrp train`"

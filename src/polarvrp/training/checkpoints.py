@@ -1,9 +1,10 @@
 """Resumable state of a training: written aside and renamed, the newest two kept, never a pickle.
 
-A checkpoint is a folder ``checkpoint-{steps}`` with ``state.safetensors`` (parameters and the optimiser's moments)
-and ``state.json`` (where the training stands and the history so far).
+A checkpoint is a folder ``checkpoint-{steps}`` with ``state.safetensors`` (parameters and the optimiser's moments),
+``state.json`` (where the training stands and the history so far) and ``digests.json`` (SHA-256 of both).
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -14,14 +15,19 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from polarvrp.errors import DataError
+from polarvrp.files import writing
+from polarvrp.model.saving import save_tensors
 
 logger = logging.getLogger(__name__)
 
 KEPT = 2
+
+STATE_FILES = ("state.safetensors", "state.json")
+DIGESTS = "digests.json"
 
 
 @dataclass
@@ -63,7 +69,8 @@ class CheckpointStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder, "choose another folder"):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def save(self, position: Position, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Write a checkpoint, then remove those older than the newest two.
@@ -78,9 +85,9 @@ class CheckpointStore:
         final = self._folder / f"checkpoint-{position.stage:02d}-{position.epoch:05d}-{position.step:08d}"
         try:
             self._write(final, position, state_tensors(model, optimizer))
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             self._remove_leftovers()
-            reason = getattr(error, "strerror", None) or error
+            reason = error.strerror or error
             raise DataError(f"{final} cannot be written ({reason}); free space, the same command goes on") from error
         for old in _existing(self._folder)[:-kept]:
             shutil.rmtree(old)
@@ -89,9 +96,11 @@ class CheckpointStore:
         """Write a checkpoint aside and rename it."""
         temporary = self._folder / f".partial-{os.getpid()}"
         temporary.mkdir()
-        save_file(tensors, temporary / "state.safetensors")
-        (temporary / "state.json").write_text(json.dumps(asdict(position)), encoding="utf-8")
-        for name in ("state.safetensors", "state.json"):
+        save_tensors(temporary / STATE_FILES[0], tensors)
+        (temporary / STATE_FILES[1]).write_text(json.dumps(asdict(position)), encoding="utf-8")
+        digests = {name: _digest(temporary / name) for name in STATE_FILES}
+        (temporary / DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
+        for name in (*STATE_FILES, DIGESTS):
             with (temporary / name).open("rb") as handle:
                 os.fsync(handle.fileno())
         shutil.rmtree(final, ignore_errors=True)
@@ -112,11 +121,25 @@ def read_newest(folder: Path) -> tuple[Position, dict[str, Tensor]]:
     """The newest readable checkpoint in a folder, which is left as it is; without one, the beginning and no tensors."""
     for checkpoint in reversed(_existing(folder)):
         try:
-            position = Position(**json.loads((checkpoint / "state.json").read_text(encoding="utf-8")))
-            return position, load_file(checkpoint / "state.safetensors")
-        except (OSError, ValueError, TypeError, SafetensorError) as error:
+            return _read(checkpoint)
+        except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
             logger.warning("%s is unreadable (%s); trying the checkpoint before it", checkpoint, error)
     return Position(), {}
+
+
+def _read(checkpoint: Path) -> tuple[Position, dict[str, Tensor]]:
+    tensors, position = (checkpoint / name for name in STATE_FILES)
+    if (checkpoint / DIGESTS).exists():  # checkpoints of earlier versions have none
+        digests = json.loads((checkpoint / DIGESTS).read_text(encoding="utf-8"))
+        for path in (tensors, position):
+            if _digest(path) != digests[path.name]:
+                raise ValueError(f"{path.name} was changed after it was written")
+    return Position(**json.loads(position.read_text(encoding="utf-8"))), load_file(tensors)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def weights_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

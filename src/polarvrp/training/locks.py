@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import torch
 
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import try_lock, writing
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,13 @@ def file_lock(path: Path, meaning: str, wait: bool = True) -> Iterator[None]:
         wait: Whether to wait, with one log line, while another process holds it.
 
     Raises:
-        DataError: If another process holds it and there is no waiting.
+        DataError: If another process holds it and there is no waiting, or the file cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        if not _try_lock(handle):
+    with writing(path, "choose another folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("w")
+    with handle:
+        if not try_lock(handle, path):
             if not wait:
                 raise DataError(f"another process holds {meaning} ({path}); stop it first")
             logger.info("waiting for another process that holds %s (%s)", meaning, path)
@@ -60,8 +62,9 @@ def leased_device() -> Iterator[torch.device]:
     waiting = False
     while True:
         for index in _candidates(torch.cuda.device_count()):
-            with _lock_of(index).open() as handle:
-                if _try_lock(handle):
+            path = _lock_of(index)
+            with path.open() as handle:
+                if try_lock(handle, path):
                     with torch.cuda.device(index):
                         yield torch.device("cuda", index)
                     return
@@ -94,11 +97,3 @@ def _lock_of(index: int) -> Path:
     if not path.exists():
         path.touch()
     return path
-
-
-def _try_lock(handle: IO[str]) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

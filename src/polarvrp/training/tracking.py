@@ -172,9 +172,10 @@ def open_tracker(run: str, spec: Mapping[str, Any], directory: Path, state: Path
     Raises:
         ConfigError: If ``WANDB_MODE`` is none of the three.
     """
-    mode = os.environ.get("WANDB_MODE", "offline")
+    said = os.environ.get("WANDB_MODE", "").strip().lower() or "offline"
+    mode = {"dryrun": "offline", "run": "online"}.get(said, said)  # W&B's own older words
     if mode not in {"offline", "online", "disabled"}:
-        raise ConfigError(f"WANDB_MODE must be offline, online or disabled, got {mode!r}")
+        raise ConfigError(f"WANDB_MODE must be offline, online or disabled, got {said!r}")
     if mode == "disabled":
         return NullTracker()
     if importlib.util.find_spec("wandb") is None:
