@@ -19,7 +19,7 @@ from polarvrp.study import shipped
 
 pytestmark = pytest.mark.xdist_group("packed model")
 RUN = "polarnet-shared-po-n50-s0"
-SPEC = {
+SPEC: dict[str, dict[str, Any]] = {
     "model": {"backbone": "polarnet", "encoder": "shared", "width": 32, "heads": 4, "layers": 1},
     "training": {
         "paradigm": "po",
@@ -38,21 +38,28 @@ CVRP = f"evaluations/test/{RUN}/CVRP-n50.parquet"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of a tiny run of 50 customers: trained, evaluated on 17 variants and one instance of Set-X."""
     results = tmp_path_factory.mktemp("finished") / "results"
-    sets = [str(results / "datasets" / "test" / f"{variant}-n50.npz") for variant in EVALUATED]
-    for variant, path in zip(EVALUATED, sets, strict=True):
-        words = ["--variant", variant, "--num-customers", "50", "--instances", "2", "--seed", "1234"]
-        assert main(["generate", *words, "--output", path]) == 0
-    weights = str(results / "models" / RUN / "weights.safetensors")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        command = ["train", RUN, "--spec", json.dumps(SPEC), "--validation", sets[0], "--workers", "1"]
-        assert main([*command, "--state", str(results / "checkpoints" / RUN), "--output", weights]) == 0
-    outputs = [str(results / "evaluations" / "test" / RUN / f"{variant}-n50.parquet") for variant in EVALUATED]
-    effort = ["--model", weights, "--augmentations", "1"]
-    assert main(["evaluate", *sets, *effort, "--output", *outputs]) == 0
+    weights = finish(results, RUN, SPEC, EVALUATED)
     set_x = str(results / "set_x" / f"{RUN}.parquet")
+    effort = ["--model", weights, "--augmentations", "1"]
     assert main(["evaluate-set-x", *effort, "--instances", "1", "--starts", "2", "--output", set_x]) == 0
     return results
+
+
+def finish(results: Path, run: str, spec: dict[str, Any], variants: tuple[str, ...]) -> str:
+    """Train a tiny run and evaluate it on two instances of each variant; path of its weights."""
+    size = str(spec["training"]["num_customers"])
+    sets = [str(results / "datasets" / "test" / f"{variant}-n{size}.npz") for variant in variants]
+    for variant, path in zip(variants, sets, strict=True):
+        words = ["--variant", variant, "--num-customers", size, "--instances", "2", "--seed", "1234"]
+        assert main(["generate", *words, "--output", path]) == 0
+    weights = str(results / "models" / run / "weights.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        command = ["train", run, "--spec", json.dumps(spec), "--validation", sets[0], "--workers", "1"]
+        assert main([*command, "--state", str(results / "checkpoints" / run), "--output", weights]) == 0
+    outputs = [str(results / "evaluations" / "test" / run / f"{variant}-n{size}.parquet") for variant in variants]
+    assert main(["evaluate", *sets, "--model", weights, "--augmentations", "1", "--output", *outputs]) == 0
+    return weights
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +155,31 @@ def test_the_table_stands_beside_the_paper_s(
     assert "| Average " in text and "1.192%" in text
     assert "2 instances each, greedy multi-start ×1 on " in text and f"{RUN}: 1 epochs of 2 instances in " in text
     assert "| Average (1) " in text
+
+
+def test_a_size_without_published_costs_ships_its_references(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, output, run = tmp_path / "results", tmp_path / "pretrained", RUN.replace("n50", "n10")
+    finish(results, run, SPEC | {"training": SPEC["training"] | {"num_customers": 10}}, TRAINING_VARIANTS)
+    command = ["pack-model", run, "--results", str(results), "--output", str(output)]
+    assert main(command) == 2
+    assert "references/test/pyvrp/CVRP-n10.parquet does not exist; solve " in capsys.readouterr().err
+    assert not output.exists()
+    for variant in TRAINING_VARIANTS:
+        instances = str(results / "datasets" / "test" / f"{variant}-n10.npz")
+        reference = str(results / "references" / "test" / "pyvrp" / f"{variant}-n10.parquet")
+        assert main(["reference", instances, "--solver", "pyvrp", "--seconds", "0.02", "--output", reference]) == 0
+    assert main(command) == 0
+    folder = output / "pretrained-n10"
+    capsys.readouterr()
+    assert main(["shipped-results", str(folder)]) == 0
+    text = capsys.readouterr().out
+    ours = read_solutions(folder / "evaluations" / "CVRP-n10.parquet")["cost"].to_pylist()
+    reference = read_solutions(folder / "references" / "test" / "pyvrp" / "CVRP-n10.parquet")["cost"].to_pylist()
+    gap = 100 * sum((cost - best) / best for cost, best in zip(ours, reference, strict=True)) / 2
+    assert f"| {gap:.3f}%" in next(line for line in text.splitlines() if line.startswith("| CVRP "))
+    assert "against our PyVRP's, which ship beside the model" in text
 
 
 def paper_gap(variant: str) -> float:

@@ -3,9 +3,10 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.files import atomic_folder, provenance, read_parquet
 from polarvrp.model.saving import load_policy
@@ -27,6 +28,7 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     """Write a finished run as a shipped model, or nothing.
 
     The evaluations of all 16 training variants are needed; those of the others and of Set-X are taken where they exist.
+    At a size without published costs, PyVRP's references of the same sets come along.
 
     Args:
         run: The run.
@@ -44,11 +46,15 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     model = Layout(results).model(run.name)
     fingerprint = _require_finished(run, model)
     evaluations = _evaluations(run, results)
+    references = _references(run, results, evaluations)
     for source, instances in progress(evaluations.items(), len(evaluations), f"checking {run.name}", "file"):
         _require_origin(source, fingerprint)
         _require_right(source, check_set_x(source) if instances is None else check_set(instances, source))
         if instances is not None:
             _require_complete(source, instances)
+    for source, instances in references.items():
+        _require_right(source, check_set(instances, source))
+        _require_complete(source, instances)
     folder = output / shipped_name(run.num_customers)
     with atomic_folder(folder) as temporary:
         for name in MODEL_FILES:
@@ -57,6 +63,10 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
         for source, instances in evaluations.items():
             name = "set_x.parquet" if instances is None else source.name
             shutil.copyfile(source, temporary / "evaluations" / name)
+        for source in references:
+            target = temporary / source.relative_to(results)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
     return folder
 
 
@@ -106,6 +116,22 @@ def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
         missing.append("Set-X")
     if missing:
         logger.info("%s ships without %s", run.name, ", ".join(missing))
+    return found
+
+
+def _references(run: RunSpec, results: Path, evaluations: Mapping[Path, Path | None]) -> dict[Path, Path]:
+    """Solutions that gaps are taken to, each with its test set; none where there are published ones."""
+    if run.num_customers in PUBLISHED_SIZES:
+        return {}
+    layout = Layout(results)
+    found = {}
+    for variant in VARIANTS:
+        instances = layout.dataset("test", variant, run.num_customers)
+        source = layout.reference("test", "pyvrp", variant, run.num_customers)
+        if instances in evaluations.values() and not source.is_file():
+            raise DataError(f"{source} does not exist; solve {instances} with `polarvrp reference` first")
+        if instances in evaluations.values():
+            found[source] = instances
     return found
 
 

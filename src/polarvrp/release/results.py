@@ -11,11 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
-from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import summarise_gaps
 from polarvrp.files import provenance, read_parquet
-from polarvrp.references.published import published_costs
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
@@ -25,9 +23,12 @@ from polarvrp.tables.means import complete_mean
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
+from polarvrp.tables.sources import InstanceSet, Results
 
 PRINTED = " in the paper"
 """Ending of a column of the paper's numbers."""
+
+_REFERENCES = {"published-pyvrp": "the published PyVRP costs", "pyvrp": "our PyVRP's, which ship beside the model"}
 
 
 def shipped_tables(folder: Path) -> list[PrintedTable]:
@@ -37,12 +38,10 @@ def shipped_tables(folder: Path) -> list[PrintedTable]:
         folder: Layout of ``study.shipped``.
 
     Raises:
-        DataError: If a file is missing or unusable, or there are no published costs of the model's size.
+        DataError: If a file is missing or unusable.
     """
     metadata = _metadata(folder)
     run = parse_run(str(metadata["run"]))
-    if run.num_customers not in PUBLISHED_SIZES:
-        raise DataError(f"{folder}: there are published costs for {PUBLISHED_SIZES} customers, not {run.num_customers}")
     tables = []
     for name, order in (("in_distribution", IN_DISTRIBUTION_ORDER), ("zero_shot", ZERO_SHOT_ORDER)):
         found = [variant for variant in order if _solutions(folder, variant, run).is_file()]
@@ -75,7 +74,8 @@ def _variants_table(
 ) -> PrintedTable:
     """A row a variant, averages last; the paper's cells are empty where it prints no number of this size."""
     tables = {variant: read_solutions(_solutions(folder, variant, run)) for variant in variants}
-    ours = pd.DataFrame({"variant": name, **_summary(table, name, run)} for name, table in tables.items())
+    references = {variant: _reference(folder, variant, run) for variant in variants}
+    ours = pd.DataFrame({"variant": name, **_summary(tables[name], references[name])} for name in variants)
     paper = read_paper(experiment.name)
     printed = paper[(paper["method"] == OURS) & (paper["num_customers"] == run.num_customers)]
     long = ours.merge(printed[["variant", "gap_percent"]], "left", "variant", suffixes=("", PRINTED))
@@ -83,8 +83,8 @@ def _variants_table(
     made = _made_on(provenance(tables[variants[-1]]))
     caption = (
         f"{experiment.title}, n={run.num_customers}: {span(ours['instances'])} instances each, {made}. "
-        f"{_trained(metadata)} Gap is the mean over instances of 100·(cost − reference)/reference against the "
-        f"published PyVRP costs; time is that of all instances."
+        f"{_trained(metadata)} Gap is the mean over instances of 100·(cost − reference)/reference against "
+        f"{_REFERENCES[str(references[variants[0]].name)]}; time is that of all instances."
     )
     cells = [
         written(long, "Obj.", "objective", number("{:.3f}")),
@@ -95,11 +95,20 @@ def _variants_table(
     return print_table(caption, cells, ("Variant",), rows, columns, summary=1)
 
 
-def _summary(table: pa.Table, variant: str, run: RunSpec) -> dict[str, Any]:
-    """Objective, gap to the published costs, counted instances and seconds of one set."""
+def _reference(folder: Path, variant: str, run: RunSpec) -> pd.Series:
+    """Cost of each instance that gaps are taken to, and whose it is as its name."""
+    test_set = InstanceSet(variant, run.num_customers)
+    costs = Results(folder, "").reference(test_set)
+    if costs is None:
+        raise DataError(f"{folder} holds no reference of {variant}; pack the model again")
+    return costs
+
+
+def _summary(table: pa.Table, reference: pd.Series) -> dict[str, Any]:
+    """Objective, gap to the reference, counted instances and seconds of one set."""
     costs = table.select(["instance", "cost", "seconds"]).to_pandas().sort_values("instance")
-    reference = published_costs(variant, run.num_customers)[costs["instance"].to_numpy()]
-    return asdict(summarise_gaps(costs["cost"].to_numpy(), reference)) | {"seconds": fsum(costs["seconds"])}
+    wanted = reference.reindex(costs["instance"])
+    return asdict(summarise_gaps(costs["cost"].to_numpy(), wanted.to_numpy())) | {"seconds": fsum(costs["seconds"])}
 
 
 def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> PrintedTable:
