@@ -19,7 +19,10 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
+from polarvrp.problem.library_prices import check_routes
+from polarvrp.problem.tours import actions_to_routes
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.problem.vrplib import load_set_x
 from polarvrp.solutions.solutions import read_solutions, solution_rows
 
 RUN = "polarnet-ple-polar-n50-s0"
@@ -59,7 +62,9 @@ def test_importing_loads_nothing_heavy_and_offers_every_public_name() -> None:
         _ = polarvrp.solver
 
 
-@pytest.mark.parametrize("name", ["generate", "read_instances", "load_model", "solve", "check", "describe"])
+@pytest.mark.parametrize(
+    "name", ["generate", "read_instances", "read_library", "load_model", "solve", "check", "describe"]
+)
 def test_the_example_of_each_function_is_true(name: str, folder: Path) -> None:
     function = getattr(api, name)
     (example,) = (test for test in doctest.DocTestFinder(recurse=False).find(function, name) if test.examples)
@@ -184,3 +189,21 @@ def test_description_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(json.dumps(polarvrp.describe("polarnet", "shared"))) == printed
     with pytest.raises(ConfigError, match="no backbone 'cada' with encoder 'deep'"):
         polarvrp.describe("cada", "deep")
+
+
+def test_library_instances_are_solved_by_both_or_by_pyvrp_alone(folder: Path) -> None:
+    """Costs count distances as the set does; what the command says, the library says."""
+    library, best_known, _ = load_set_x("X-n101-k25")
+    both, alone = (
+        polarvrp.solve(library, model, seconds=1.0)[0] for model in (polarvrp.load_model(RUN, device="cpu"), None)
+    )
+    for solution in (both, alone):
+        assert solution.feasible and solution.problem is None
+        report = check_routes(library, list(solution.routes))
+        assert solution.cost == report.cost and best_known <= report.cost < 1.2 * best_known
+        assert list(solution.routes) == actions_to_routes(solution.actions, 1)
+    assert alone.method == "pyvrp" and both.method in ("pyvrp", f"{RUN} + pyvrp")
+    with pytest.raises(ConfigError, match="library instances are solved by pyvrp"):
+        polarvrp.solve(library, solver="ortools")
+    with pytest.raises(ConfigError, match="distances must be one of rounded, up, down, truncated, exact, got 'round'"):
+        polarvrp.read_library("mine.vrp", distances="round")

@@ -1,17 +1,29 @@
 """polarvrp: neural solvers for 48 vehicle routing variants, trained with POLAR.
 
-The library, described in ``polarvrp.api``: ``generate``, ``read_instances``, ``load_model``, ``solve``, ``check`` and
-``describe``. Importing this package imports neither torch nor a solver; what is used is loaded when it is first used.
+The library, described in ``polarvrp.api``: ``generate``, ``read_instances``, ``read_library``, ``load_model``,
+``solve``, ``check`` and ``describe``. Importing this package imports neither torch nor a solver; what is used is loaded
+when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polarvrp.api import CheckReport, Solution, check, describe, generate, load_model, read_instances, solve
+    from polarvrp.api import (
+        CheckReport,
+        Solution,
+        check,
+        describe,
+        generate,
+        load_model,
+        read_instances,
+        read_library,
+        solve,
+    )
     from polarvrp.errors import PolarvrpError
     from polarvrp.evaluation.models import Model
     from polarvrp.problem.instances import Instances
+    from polarvrp.problem.library_instances import LibraryInstance
     from polarvrp.problem.tours import Route
 
 __version__ = "0.1.0"
@@ -19,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CheckReport",
     "Instances",
+    "LibraryInstance",
     "Model",
     "PolarvrpError",
     "Route",
@@ -28,11 +41,13 @@ __all__ = [
     "generate",
     "load_model",
     "read_instances",
+    "read_library",
     "solve",
 ]
 
 _MODULES = {
     "Instances": "polarvrp.problem.instances",
+    "LibraryInstance": "polarvrp.problem.library_instances",
     "Model": "polarvrp.evaluation.models",
     "PolarvrpError": "polarvrp.errors",
     "Route": "polarvrp.problem.tours",

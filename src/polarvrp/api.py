@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.problem import datasets
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.numpy_generator import TEST_SEED, generate_arrays
-from polarvrp.problem.tours import Route, actions_to_routes, check_tour
+from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
 from polarvrp.problem.variants import parse_variant
 from polarvrp.tolerances import POLICY_TOLERANCE
 
@@ -130,6 +131,37 @@ def read_instances(path: str | Path) -> Instances[NodeArrays]:
     return datasets.read_instances(path)
 
 
+def read_library(path: str | Path, distances: str | None = None, open_routes: bool = False) -> LibraryInstance:
+    """The instance of a file in VRPLIB form, or in Solomon's, Homberger's or Cordeau's.
+
+    Args:
+        path: The file.
+        distances: How costs count distances: ``rounded``, ``truncated`` (after one decimal), ``up``, ``down`` or
+            ``exact``; None for the convention of the instance's set.
+        open_routes: Whether routes end at their last customer; so they do in files of type OVRP anyway.
+
+    Returns:
+        The instance in the numbers of its file: ``coordinates`` float64 ``[N, 2]``, ``demands`` int64 ``[N]``, ...
+
+    Raises:
+        DataError: If the file is missing, of another format, incomplete, inconsistent, or of an unsupported type.
+        ConfigError: If there is no such way to count distances.
+
+    Example:
+        >>> import pathlib, polarvrp
+        >>> head = "DIMENSION: 3, CAPACITY: 5, EDGE_WEIGHT_TYPE: EUC_2D, NODE_COORD_SECTION, 1 0 0, 2 3 4, 3 0 2, "
+        >>> text = head + "DEMAND_SECTION, 1 0, 2 3, 3 4, DEPOT_SECTION, 1, -1, EOF"
+        >>> _ = pathlib.Path("mine.vrp").write_text(text.replace(", ", chr(10)))
+        >>> polarvrp.solve(polarvrp.read_library("mine.vrp"), seconds=0.1)[0].cost
+        14
+    """
+    from polarvrp.problem.library_files import read_library as read
+
+    if distances is not None and distances not in set(Rounding):
+        raise ConfigError(f"distances must be one of {', '.join(Rounding)}, got {distances!r}")
+    return read(path, None if distances is None else Rounding(distances), open_routes)
+
+
 def load_model(name_or_path: str | Path, device: str = "auto") -> Model:
     """A trained model: its policy, and what it was trained on.
 
@@ -159,7 +191,7 @@ def load_model(name_or_path: str | Path, device: str = "auto") -> Model:
 
 
 def solve(
-    instances: Instances[NodeArrays],
+    instances: Instances[NodeArrays] | LibraryInstance,
     model: Model | None = None,
     *,
     augmentations: int = NUM_SYMMETRIES,
@@ -173,13 +205,16 @@ def solve(
     A model builds tours greedily from every first customer and under symmetries of the square, and keeps the best of
     each instance. The first call on a GPU also compiles, which its seconds include.
 
+    An instance of ``read_library`` is solved by both under one limit, as ``polarvrp solve`` does: the network builds
+    tours, PyVRP improves the best of them. Its cost counts distances as the file's set does.
+
     Args:
-        instances: B instances of one variant.
+        instances: B instances of one variant, or one of ``read_library``.
         model: Of ``load_model``; None for a solver.
         augmentations: With a model: symmetries, 1 to 8; more take longer and are never worse.
         solver: Without a model: ``pyvrp`` or ``ortools``.
-        seconds: Without a model: wall-clock limit of each instance, one thread each; 1 by default.
-        seed: Without a model: seed of the solver.
+        seconds: Without a model, and for a library instance: wall-clock limit of each, one thread; 1 by default.
+        seed: Of the solver.
         workers: Without a model: processes that solve side by side. More than 1 start new processes, so a script
             needs ``if __name__ == "__main__":``.
 
@@ -189,7 +224,7 @@ def solve(
 
     Raises:
         ConfigError: If an option is out of bounds, or a time limit is given to a model.
-        DataError: If the instances mix variants.
+        DataError: If the instances mix variants, or a library instance has no solution.
 
     Example:
         >>> import polarvrp
@@ -202,6 +237,8 @@ def solve(
         pyvrp True 20
         pyvrp True 20
     """
+    if isinstance(instances, LibraryInstance):
+        return [_solve_library(instances, model, solver, DEFAULT_SECONDS if seconds is None else seconds, seed)]
     if model is None:
         from polarvrp.solvers.solve import SolverSettings
 
@@ -294,6 +331,17 @@ def _solve_by_solver(instances: Instances[NodeArrays], settings: SolverSettings,
     tasks = [InstanceTask(instances[[index]], index, settings, None) for index in range(len(instances))]
     rows = solve_tasks(tasks, workers, default_hard_limit(settings.seconds, instances.num_customers))
     return sorted(rows, key=lambda row: row.instance)
+
+
+def _solve_library(library: LibraryInstance, model: Model | None, solver: str, seconds: float, seed: int) -> Solution:
+    from polarvrp.library.solving import solve_library
+
+    if solver != "pyvrp":
+        raise ConfigError(f"library instances are solved by pyvrp, with a model or alone, got solver {solver!r}")
+    found = solve_library(library, model, seconds, seed)
+    actions = tuple(routes_to_actions(found.routes, library.num_depots))
+    feasible = found.problem is None
+    return Solution(found.cost, found.routes, actions, feasible, found.seconds, found.method, found.problem)
 
 
 def _solution(instances: Instances[NodeArrays], row: SolutionRow) -> Solution:
