@@ -6,8 +6,10 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from helpers.library_texts import SOLOMON, TWINS
 from helpers.snakemake import Workflow
 from polarvrp.catalog.experiments import tables
 from polarvrp.machine import has_gpu_driver
@@ -200,3 +202,27 @@ def test_threads_and_gpu_of_jobs_follow_the_scale_and_then_the_profile(
     for rule, expected in (("train_policy", training), ("evaluate_policy", evaluation)):
         block = run.output.partition(f"rule {rule}:")[2].partition("\nrule ")[0]
         assert set(re.findall(r"gpu=\d+|threads: \d+", block)) == expected
+
+
+def test_a_folder_of_ones_own_files(workflow: Workflow, tmp_path: Path) -> None:
+    """A job a file; a bad one stops no other, and its log says what is wrong."""
+    own = tmp_path / "mine.yaml"
+    own.write_text("solve: {folder: my files, seconds: 0.1}\n")
+    for name, text in (("a/tiny.vrp", TWINS["A"]), ("c 1.txt", SOLOMON), ("bad.vrp", "nothing\n")):
+        (path := tmp_path / "my files" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    run = workflow("solve", "--cores", "2", "--configfile", own, "--keep-going")
+    assert run.code == 1
+    solved = tmp_path / "results" / "solve"
+    assert (solved / "a" / "tiny" / "tiny.sol").read_text().endswith("Cost 16\n")
+    rows = [row for path in sorted(solved.rglob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    assert [(row["instance"], row["cost"]) for row in rows] == [("A-n4-k2", 16), ("R199", pytest.approx(15))]
+    assert "bad.vrp: unknown format" in (tmp_path / "results" / "logs" / "solve_file" / "bad.log").read_text()
+    (tmp_path / "my files" / "bad.vrp").unlink()
+    assert workflow("solve", "--cores", "2", "--configfile", own).nothing_to_do
+
+    assert "target solve needs the key folder of section solve" in workflow("solve", "--dry-run").output
+    own.write_text("solve: {folder: nowhere}\n")
+    assert "nowhere" in workflow("solve", "--dry-run", "--configfile", own).output
+    own.write_text("solve: {folder: my files, model: polarnet-ple-polar-n10-s0}\n")
+    assert workflow.dry("solve", "--configfile", own).jobs["train_policy"] == 1

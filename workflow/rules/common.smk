@@ -1,5 +1,6 @@
 # Names of files and the functions that list them; no rules. What depends on what is decided in polarvrp.study.
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -109,6 +110,40 @@ def runs_at_hand():
 
 def listed_runs(table):
     return experiments.table_runs(study, table, runs_at_hand())
+
+
+# The user's own files; what reads them is loaded for those who have some
+
+
+def own_files():
+    from polarvrp.library.inputs import input_files
+
+    if study.solve.folder is None:
+        raise WorkflowError("target solve needs the key folder of section solve in the configuration")
+    with exit_on_mistake("configuration"):
+        return {str(file.stem): file.path for file in input_files([study.solve.folder])}
+
+
+def own_solutions(wildcards):
+    return [layout.solved(stem) for stem in own_files()]
+
+
+def own_file(wildcards):
+    return own_files()[wildcards.file]
+
+
+def own_known_solution(wildcards):
+    from polarvrp.library.inputs import known_solution_path
+
+    return known_solution_path(own_file(wildcards)) or []
+
+
+def own_model(wildcards):
+    """Weights that a run of this workflow must bring; other models are at hand."""
+    model = study.solve.model
+    if model is None or not re.fullmatch(run_pattern(), model):
+        return []
+    return models([parse_run(model)])
 
 
 # Tables and figures

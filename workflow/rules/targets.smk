@@ -58,3 +58,8 @@ rule figures:
 rule report:
     input:
         layout.report,
+
+
+rule solve:
+    input:
+        own_solutions,

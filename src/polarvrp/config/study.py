@@ -157,6 +157,18 @@ class SweepsConfig(Section):
     )
 
 
+class SolveConfig(Section):
+    """A folder of one's own files, which the target solve works through."""
+
+    folder: str | None = Field(default=None, description="Folder of the files, subfolders included; none by default.")
+    model: str | None = Field(
+        default=None,
+        description="Model that builds the tours PyVRP starts from: a run, a path, a shipped model, or none; null for "
+        "the shipped one whose size is nearest.",
+    )
+    seconds: PositiveFloat = Field(default=10.0, description="Wall-clock limit of each file, in seconds.")
+
+
 class StudyConfig(Section):
     """What is trained, tested and compared."""
 
@@ -188,6 +200,9 @@ class StudyConfig(Section):
     set_x: SetXConfig = Field(default=SetXConfig(), description="The benchmark instances of CVRPLIB's Set-X.")
     sweeps: SweepsConfig = Field(
         default=SweepsConfig(), description="Values of the swept hyper-parameters, beside their defaults."
+    )
+    solve: SolveConfig = Field(
+        default=SolveConfig(), description="A folder of one's own files, which the target solve works through."
     )
 
     @model_validator(mode="after")

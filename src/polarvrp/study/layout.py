@@ -77,6 +77,10 @@ class Layout:
         """What an analysis found in a trained model or its training."""
         return self.root / "analysis" / run / f"{name}.parquet"
 
+    def solved(self, file: str) -> Path:
+        """Solution of one of the user's own files, named by its path below its folder."""
+        return self.root / "solve" / file / "solutions.parquet"
+
     def table(self, name: str, suffix: str = "parquet") -> Path:
         """A table in one of ``TABLE_SUFFIXES``."""
         return self.root / "tables" / f"{name}.{suffix}"
