@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "verify stored solutions exactly",
     "import": "take in others' solutions, checked and priced exactly",
     "describe": "parts and parameter count of a network as JSON",
+    "convert-weights": "make others' weights a model here",
     "models": "list shipped and local models with sizes, variants and gaps",
     "doctor": "check the machine: card, versions, rates, every kernel",
     "tables": "build tables from the results that exist",
