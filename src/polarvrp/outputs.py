@@ -51,7 +51,7 @@ def require_output(
         DataError: If another file is there, or nothing can be written.
     """
     suffixes = (suffixes,) if isinstance(suffixes, str) else suffixes
-    if path.suffix not in suffixes:
+    if path.suffix.lower() not in suffixes:
         raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}")
     for given in inputs:
         if path.resolve() == given.resolve() or (exists(path) and exists(given) and _is_same_file(path, given)):

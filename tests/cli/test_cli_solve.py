@@ -119,7 +119,7 @@ def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest
         assert main(["solve", str(path), *QUICK]) == 0
         assert capsys.readouterr().out.splitlines()[-1].endswith(end.format(beside))
     assert main(["solve", str(path), *QUICK, "--output", str(tmp_path)]) == 2
-    assert "A-n4-k2.sol would be overwritten; choose another --output" in capsys.readouterr().err
+    assert "--output must name another file than the inputs" in capsys.readouterr().err
 
 
 def test_what_the_network_never_saw_is_said(write: Write, network: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,27 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+ALONE = "--model none"
+PLAIN = """NAME : plain
+TYPE : CVRP
+DIMENSION : 4
+EDGE_WEIGHT_TYPE : EUC_2D
+CAPACITY : 10
+NODE_COORD_SECTION
+1 0 0
+2 3 4
+3 3 0
+4 0 1
+DEMAND_SECTION
+1 0
+2 4
+3 6
+4 10
+DEPOT_SECTION
+1
+-1
+EOF
+"""
 SOLVE_A = f"reference a.npz --solver pyvrp {' '.join(SOLVE)}"
 EVALUATE_A = "evaluate a.npz --model m.safetensors"
 
@@ -118,6 +139,31 @@ def test_an_input_is_known_by_any_of_its_names(work: Path) -> None:
     for name in ("link.parquet", "hard.parquet", "results/../solved.parquet"):
         with pytest.raises(ConfigError, match="another file than the inputs"):
             require_output(work / name, ".parquet", {"set": "a"}, [work / "solved.parquet"])
+
+
+def test_solutions_and_pictures_of_library_files(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Replaced only by those of the same instance; what lies beside an instance is an input."""
+    write_text(work / "x.vrp", PLAIN)
+    write_text(work / "y.vrp", PLAIN)
+    assert main(f"solve x.vrp --seconds 0.1 --plot --output out {ALONE}".split()) == 0
+    for picture in ("x.png", "x.pdf", "x.svg"):
+        assert main(f"plot x.vrp out/x.sol --output {picture}".split()) == 0
+        assert stated_subject(work / picture) == {"plot": "x"}
+    assert main(f"solve x.vrp --seconds 0.1 --plot --output out {ALONE}".split()) == 0
+    assert main(["plot", "x.vrp", "out/x.sol", "--output", "out/x.png"]) == 0
+    shutil.copyfile(work / "out" / "x.sol", work / "out" / "y.sol")
+    write_text(work / "x.sol", "Route #1: 1 2\nCost 1\n")
+    before = contents(work)
+    for command, fault in (
+        (f"solve y.vrp --seconds 0.1 --output out {ALONE}", "(solution x instead of y)"),
+        (f"solve x.vrp --seconds 0.1 --output . {ALONE}", "than the inputs"),
+        ("plot y.vrp out/x.sol --output x.png", "(plot x instead of y)"),
+        ("plot x.vrp out/x.sol --output out/x.sol", "--output must end in"),
+    ):
+        capsys.readouterr()
+        assert main(command.split()) == 2
+        assert fault in capsys.readouterr().err
+        assert contents(work) == before
 
 
 def test_what_a_text_or_picture_says_about_itself_is_found(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from polarvrp.cli.arguments import add_reading_arguments
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
+from polarvrp.outputs import require_output
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -24,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Draw."""
-    if options.output.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"--output must end in one of {', '.join(SUFFIXES)}, got {options.output}")
+    subject = {"plot": options.instance.stem}
+    require_output(options.output, SUFFIXES, subject, [options.instance, options.solution])
     from polarvrp.library.plot import save_plot, title_of
 
     if options.instance.suffix == ".npz":
-        _draw_of_set(options)
+        _draw_of_set(options, subject)
         return 0
     from polarvrp.problem.library_files import read_library
     from polarvrp.problem.library_instances import Rounding
@@ -43,11 +44,11 @@ def execute(options: argparse.Namespace) -> int:
         title = title_of(library, routes)
     except InfeasibleTourError as error:
         raise DataError(f"{options.solution}: {error}") from error
-    save_plot(options.output, library, routes, title)
+    save_plot(options.output, library, routes, title, subject)
     return 0
 
 
-def _draw_of_set(options: argparse.Namespace) -> None:
+def _draw_of_set(options: argparse.Namespace, subject: dict[str, str]) -> None:
     """One instance of a set, which may have rules that library files do not know."""
     from polarvrp.library.plot import save_plot
     from polarvrp.problem.datasets import read_instances, variant_of
@@ -74,4 +75,4 @@ def _draw_of_set(options: argparse.Namespace) -> None:
         f"{row.method}: cost {report.cost:.4f}, {report.num_routes} routes{wrong}"
     )
     routes = actions_to_routes(row.actions, instances.num_depots)
-    save_plot(options.output, library_of(instances, options.index, name), routes, title)
+    save_plot(options.output, library_of(instances, options.index, name), routes, title, subject)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_reading_arguments
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import exists, is_folder
+from polarvrp.outputs import marked, require_output
 
 if TYPE_CHECKING:
     from polarvrp.evaluation.models import Model
@@ -49,7 +51,7 @@ def execute(options: argparse.Namespace) -> int:
     _require_sound(options)
     files = input_files(options.files)
     if options.output is not None:
-        _require_free(files, options.output)
+        _require_outputs(files, options)
     outcomes: list[Outcome] = []
     job = _Job(options)
     try:
@@ -145,14 +147,14 @@ class _Job:
         if folder is None or solved is None or outcome.problem is not None:
             return
         path = folder / f"{outcome.file.stem}.sol"
-        write_sol(path, solved.routes, solved.cost)
+        write_sol(path, solved.routes, solved.cost, marked(_subject(outcome.file)))
         self._say(f"  {path}")
         if self.options.plot:
             from polarvrp.library.plot import save_plot, title_of
 
             assert outcome.library is not None
             title = title_of(outcome.library, solved.routes)
-            save_plot(path.with_suffix(".png"), outcome.library, solved.routes, title)
+            save_plot(path.with_suffix(".png"), outcome.library, solved.routes, title, {"plot": path.stem})
             self._say(f"  {path.with_suffix('.png')}")
 
     def _say(self, line: str) -> None:
@@ -171,16 +173,27 @@ def _require_sound(options: argparse.Namespace) -> None:
         raise ConfigError("--plot needs --output, the folder of the pictures")
 
 
-def _require_free(files: list[InputFile], folder: Path) -> None:
-    """Refuse to write a solution over the one that lies beside its instance."""
+def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> None:
+    """Refuse to write over an instance, the solution beside it, or anything that is not of an earlier call."""
     from polarvrp.library.inputs import known_solution_path
+    from polarvrp.library.results import COMMAND, SOLUTIONS
 
-    if folder.exists() and not folder.is_dir():
+    folder: Path = options.output
+    if exists(folder) and not is_folder(folder):
         raise ConfigError(f"--output {folder} is a file; name a folder")
+    known = [known_solution_path(file.path) for file in files]
+    inputs = [file.path for file in files] + [path for path in known if path is not None]
+    require_output(folder / SOLUTIONS, ".parquet", COMMAND, inputs)
     for file in files:
-        known = known_solution_path(file.path)
-        if known is not None and known.resolve() == (folder / f"{file.stem}.sol").resolve():
-            raise ConfigError(f"{known} would be overwritten; choose another --output")
+        path = folder / f"{file.stem}.sol"
+        require_output(path, ".sol", _subject(file), inputs)
+        if options.plot:
+            require_output(path.with_suffix(".png"), ".png", {"plot": path.stem}, inputs)
+
+
+def _subject(file: InputFile) -> dict[str, str]:
+    """What a solution says that it is of."""
+    return {"solution": file.stem.name}
 
 
 def _with_path(path: Path, message: str) -> str:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from polarvrp.files import atomic_path
 from polarvrp.library.results import shown_cost
+from polarvrp.outputs import marked
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.library_prices import check_routes, service_starts
 from polarvrp.problem.tours import Route
@@ -42,10 +43,15 @@ LABELLED_CUSTOMERS = 60
 SIDE = 9.0
 """Inches of the map; the schedule is as high."""
 
+COMMENTS = {".png": "Comment", ".pdf": "Keywords", ".svg": "Description"}
+"""Entry of each format's metadata that says what the picture is of."""
+
 Colour = tuple[float, float, float]
 
 
-def save_plot(path: Path, library: LibraryInstance, routes: Sequence[Route], title: str) -> None:
+def save_plot(
+    path: Path, library: LibraryInstance, routes: Sequence[Route], title: str, subject: dict[str, str]
+) -> None:
     """Draw a solution into a file, whose suffix says in which format.
 
     Args:
@@ -53,13 +59,14 @@ def save_plot(path: Path, library: LibraryInstance, routes: Sequence[Route], tit
         library: The instance.
         routes: Of the solution, feasible or not.
         title: Above it; see ``title_of``.
+        subject: What the picture says that it is of; see ``outputs.require_output``.
 
     Raises:
         DataError: If the file cannot be written.
     """
     figure = draw_solution(library, routes, title)
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=130)
+        figure.savefig(temporary, dpi=130, metadata={COMMENTS[path.suffix.lower()]: marked(subject)})
 
 
 def draw_solution(library: LibraryInstance, routes: Sequence[Route], title: str) -> Figure:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SOLUTIONS = "solutions.parquet"
 
+COMMAND = {"command": "solve"}
+"""What the file says that it is of; see ``outputs.require_output``."""
+
 DISTANCES = {
     Rounding.NEAREST: "distances rounded to whole numbers",
     Rounding.UP: "distances rounded up",
@@ -171,7 +174,7 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
     }
     path = folder / SOLUTIONS
     rows = [facts(outcome, settings) for outcome in outcomes]
-    write_rows(path, rows, pa.schema(list(types.items())), settings)
+    write_rows(path, rows, pa.schema(list(types.items())), settings | COMMAND)
     return path
 
 

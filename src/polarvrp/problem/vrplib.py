@@ -71,10 +71,11 @@ def parse_sol(text: str, source: str) -> LibrarySolution:
     return LibrarySolution([route for route in routes if route.customers], cost)
 
 
-def write_sol(path: str | Path, routes: Iterable[Route], cost: float) -> None:
-    """Write a solution the way CVRPLIB does, atomically."""
+def write_sol(path: str | Path, routes: Iterable[Route], cost: float, comment: str = "") -> None:
+    """Write a solution the way CVRPLIB does, atomically; a comment follows the cost, which readers skip."""
     lines = [f"Route #{k}: {' '.join(map(str, route.customers))}" for k, route in enumerate(routes, start=1)]
-    write_text(path, "\n".join([*lines, f"Cost {cost:.15g}"]) + "\n")
+    lines += [f"Cost {cost:.15g}", *([f"Comment {comment}"] if comment else [])]
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def to_instances(library: LibraryInstance) -> Instances[NodeArrays]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from polarvrp.catalog.methods import PUBLISHED_SIZES
 from polarvrp.errors import CheckpointMismatchError, DataError
-from polarvrp.files import atomic_folder, provenance, read_parquet
+from polarvrp.files import atomic_folder, exists, provenance, read_parquet
 from polarvrp.model.saving import load_policy
+from polarvrp.outputs import require_output
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
 from polarvrp.solutions.checking import Verdict, check_set, check_set_x
@@ -39,11 +40,14 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
         The model's folder.
 
     Raises:
-        DataError: If a file is missing, unusable or too large, the training is unfinished, an instance has no solution
-            or a tour is wrong.
+        DataError: If the folder holds something else, a file is missing, unusable or too large, the training is
+            unfinished, an instance has no solution or a tour is wrong.
         CheckpointMismatchError: If the files are not all of one training.
     """
-    model = Layout(results).model(run.name)
+    model, folder = Layout(results).model(run.name), output / shipped_name(run.num_customers)
+    if exists(folder) and not exists(folder / MODEL_FILES[-1]) and any(folder.iterdir()):
+        raise DataError(f"{folder} exists and holds no model; move it away or choose another --output")
+    require_output(folder / MODEL_FILES[-1], ".json", {"num_customers": run.num_customers}, [model / MODEL_FILES[-1]])
     fingerprint = _require_finished(run, model)
     evaluations = _evaluations(run, results)
     references = _references(run, results, evaluations)
@@ -55,7 +59,6 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     for source, instances in references.items():
         _require_right(source, check_set(instances, source))
         _require_complete(source, instances)
-    folder = output / shipped_name(run.num_customers)
     with atomic_folder(folder) as temporary:
         for name in MODEL_FILES:
             shutil.copyfile(model / name, temporary / name)
