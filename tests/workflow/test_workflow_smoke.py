@@ -66,7 +66,11 @@ def test_every_table_comes_in_four_formats(finished: Workflow, study: StudyConfi
 
 def test_every_method_is_on_every_variant(finished: Workflow) -> None:
     table = pq.read_table(finished.folder / "results/tables/in_distribution.parquet")
-    rows = {(row["variant"], row["num_customers"], row["method"]): row for row in table.to_pylist()}
+    rows = {
+        (row["variant"], row["num_customers"], row["method"]): row
+        for row in table.to_pylist()
+        if row["num_customers"] == 10  # models of other sizes may ship
+    }
     methods = ("pyvrp", "ortools", *(f"polarnet-ple-{paradigm}-s0" for paradigm in ("rl", "po", "polar")))
     assert set(rows) == {(variant, 10, method) for variant in ("CVRP", "OVRPBLTW") for method in methods}
     for row in rows.values():

@@ -8,7 +8,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, table
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.study import experiments, external
+from polarvrp.study import experiments, external, shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
@@ -25,9 +25,11 @@ EVALUATION = str(layout.evaluation("{run}", "{variant}", "{n}"))
 MARGINS = str(layout.analysis("{run}", "preference_margins"))
 EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
 SET_X = str(layout.set_x("{run}"))
+SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "{n}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
+SHIPPED_SIZES = [n for n in study.solved_sizes if shipped.shipped_name(n) in shipped.shipped_models()]
 
 with exit_on_mistake("configuration"):
     EXTERNAL_FILES = external.external_files(study.external_methods)
@@ -175,10 +177,22 @@ def solved(name, variants):
     return evaluations(runs, variants) + references(sorted(sizes), variants)
 
 
+def shipped_evaluations(variants):
+    """Solutions by models that ship, of sizes that no published solution is of; those of others come with the models."""
+    return [SHIPPED.format(variant=name, n=n) for n in SHIPPED_SIZES for name in variants]
+
+
+def solved_by_shipped(name):
+    unseen = "unseen_variants" in EXPERIMENTS[name].needs
+    variants = study.zero_shot_variants if unseen else study.training_variants
+    return shipped_evaluations(variants) + references(SHIPPED_SIZES, variants)
+
+
 # What an experiment may need, and the files that this means.
 NEEDS = {
     "training_variants": lambda name: solved(name, study.training_variants),
     "unseen_variants": lambda name: solved(name, study.zero_shot_variants),
+    "shipped": solved_by_shipped,
     "set_x": lambda name: set_x_costs(listed_runs(name)),
     "histories": lambda name: histories(listed_runs(name)),
     "margins": lambda name: analyses_of(listed_runs(name), "preference_margins"),
@@ -218,6 +232,10 @@ def evaluation_spec(wildcards):
 
 def set_x_spec(wildcards):
     return jobs.canonical(jobs.set_x_spec(study, run_of(wildcards)))
+
+
+def shipped_spec(wildcards):
+    return jobs.canonical(jobs.shipped_spec(study, int(wildcards.n)))
 
 
 def fingerprint_of(wildcards):

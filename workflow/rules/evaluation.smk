@@ -31,6 +31,36 @@ use rule evaluate_policy as evaluate_zero_shot with:
         layout.log("evaluate_zero_shot", SIZED_RUN),
 
 
+rule evaluate_shipped:
+    input:
+        instances=expand(DATASET, split="test", variant=study.training_variants, allow_missing=True),
+    output:
+        expand(SHIPPED, variant=study.training_variants, allow_missing=True),
+    log:
+        layout.log("evaluate_shipped", "n{n}"),
+    conda:
+        "../envs/main.yaml"
+    threads: GPU_JOB_THREADS
+    resources:
+        gpu=GPUS,
+    params:
+        spec=shipped_spec,
+        model=shipped.PREFIX,
+        augmentations=study.evaluation.augmentations,
+    shell:
+        "python -m polarvrp evaluate {input.instances} --model {params.model}{wildcards.n}"
+        " --augmentations {params.augmentations} --output {output} > {log} 2>&1"
+
+
+use rule evaluate_shipped as evaluate_shipped_zero_shot with:
+    input:
+        instances=expand(DATASET, split="test", variant=study.zero_shot_variants, allow_missing=True),
+    output:
+        expand(SHIPPED, variant=study.zero_shot_variants, allow_missing=True),
+    log:
+        layout.log("evaluate_shipped_zero_shot", "n{n}"),
+
+
 rule evaluate_set_x:
     input:
         policy=WEIGHTS.format(run=SIZED_RUN),

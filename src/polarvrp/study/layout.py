@@ -69,6 +69,10 @@ class Layout:
         """A trained model's solutions of a set."""
         return self.root / "evaluations" / split / run / f"{variant}-n{num_customers}.parquet"
 
+    def shipped_evaluation(self, model: str, variant: str, num_customers: int | str) -> Path:
+        """A study's own solutions of a set by a model that ships."""
+        return self.root / "evaluations" / "shipped" / model / f"{variant}-n{num_customers}.parquet"
+
     def set_x(self, run: str) -> Path:
         """A trained model's solutions of CVRPLIB's Set-X."""
         return self.root / "set_x" / f"{run}.parquet"

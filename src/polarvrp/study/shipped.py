@@ -19,14 +19,20 @@ def shipped_name(num_customers: int) -> str:
     return f"{PREFIX}{num_customers}"
 
 
+def shipped_size(name: str) -> int:
+    """Number of customers that a shipped model was trained on."""
+    return int(name.removeprefix(PREFIX))
+
+
 def shipped_models() -> list[str]:
-    """Names of all models that ship."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"{PREFIX}*/{WEIGHTS}"))
+    """Names of all models that ship, by growing size."""
+    names = (path.parent.name for path in SHIPPED.glob(f"{PREFIX}*/{WEIGHTS}"))
+    return sorted((name for name in names if name.removeprefix(PREFIX).isdecimal()), key=shipped_size)
 
 
 def nearest_shipped(num_customers: int) -> str | None:
     """Name of the shipped model whose size is nearest; None if none ships."""
-    sizes = [int(name.removeprefix(PREFIX)) for name in shipped_models() if name.removeprefix(PREFIX).isdecimal()]
+    sizes = [shipped_size(name) for name in shipped_models()]
     return shipped_name(min(sizes, key=lambda size: abs(size - num_customers))) if sizes else None
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.paradigms import unread_settings
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.recipes import recipe_of
@@ -23,6 +24,7 @@ from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec
+from polarvrp.study.shipped import WEIGHTS, shipped_folder, shipped_models, shipped_name, shipped_size
 from polarvrp.study.weights import find_weights, weights_digest
 
 # Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
@@ -203,6 +205,16 @@ def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:
     }
 
 
+def shipped_spec(study: StudyConfig, num_customers: int) -> Spec:
+    """What the costs of a shipped model on the test sets of its size depend on."""
+    return {
+        "code": EVALUATION_CODE_VERSION,
+        "augmentations": study.evaluation.augmentations,
+        "weights": _shipped_digest(num_customers),
+        "test": _draw(study, "test"),
+    }
+
+
 def set_x_spec(study: StudyConfig, run: RunSpec) -> Spec:
     """What a run's costs on Set-X depend on."""
     return {
@@ -225,5 +237,17 @@ def analysis_spec(study: StudyConfig, run: RunSpec) -> Spec:
 
 
 def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
-    """What a table depends on beside the files that it reads."""
-    return {"code": TABLE_CODE_VERSION, "table": table, "scale": study.scale, "runs": [run.name for run in runs]}
+    """What a table depends on beside the files that it reads; those of shipped models stand outside of the results."""
+    listed = {"shipped", "set_x"}.intersection(EXPERIMENTS[table].needs)
+    sizes = [shipped_size(name) for name in shipped_models()] if listed else []
+    return {
+        "code": TABLE_CODE_VERSION,
+        "table": table,
+        "scale": study.scale,
+        "runs": [run.name for run in runs],
+        "shipped": {str(size): _shipped_digest(size) for size in sizes},
+    }
+
+
+def _shipped_digest(num_customers: int) -> str:
+    return weights_digest(shipped_folder(shipped_name(num_customers)) / WEIGHTS)

@@ -11,7 +11,7 @@ from polarvrp.tables.claims import CLAIMS, compare_claims
 from polarvrp.tables.formats import plain
 from polarvrp.tables.frames import arrow_schema, typed
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import OURS, is_external
+from polarvrp.tables.labels import OURS, is_external, is_shipped, shipped_method
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.notes import DEFINITIONS, MISPRINT, note_of
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, SOLVER_CORES, read_paper
@@ -111,7 +111,7 @@ def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFram
 
     Seconds of solvers are in the paper's unit, wall time on its number of cores.
     """
-    paper = _by_stem(read_paper(experiment.name))
+    paper = _by_stem(read_paper(experiment.name), ours)
     counted = ours["instances"] + ours["left_out"]
     seconds = ours["seconds"].where(~ours["method"].map(is_external), ours["seconds"] / SOLVER_CORES)
     ours = ours.assign(seconds_per_1000=(1000 * seconds / counted.where(counted > 0)).astype("float64"))
@@ -127,9 +127,9 @@ def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFram
 
 def compare_set_x(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     """Costs in the paper's form: the unrounded length of the tour, rounded up once."""
-    paper = _by_stem(read_paper(experiment.name))
     ours = ours.assign(cost=ours["published_cost"], gap_percent=ours["published_gap_percent"])
     ours = ours[ours["trained_on"] == max(PAPER_SIZES)]
+    paper = _by_stem(read_paper(experiment.name), ours)
     cells = _side_by_side(paper, ours, ["instance"], ["cost", "gap_percent"])
     gaps, averages = cells[cells["measure"] == "gap_percent"], []
     for group, members in instance_groups(list(paper["instance"].unique())).items():
@@ -207,14 +207,22 @@ def _built(results: Results, name: str) -> pd.DataFrame | None:
         return None
 
 
-def _by_stem(paper: pd.DataFrame) -> pd.DataFrame:
-    """The paper's rows, each for every method of ours behind its label: a solver as we ran it and as published."""
+def _by_stem(paper: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """The paper's rows, each for every method of ours behind its label.
+
+    A solver stands twice, as we ran it and as published, and so does our method where shipped models are among ours.
+    """
     stems = {
         record.label: [name for name in (stem, PUBLISHED + stem) if name in METHODS]
         for stem, record in METHODS.items()
         if not stem.startswith(PUBLISHED)
     }
-    return paper.assign(stem=paper["method"].map(stems)).explode("stem", ignore_index=True)
+    stems[OURS] = [*stems[OURS], *sorted({method for method in ours["method"] if is_shipped(method)})]
+    lines = paper.assign(stem=paper["method"].map(stems)).explode("stem", ignore_index=True)
+    if "num_customers" not in lines:
+        return lines
+    fits = lines["stem"] == [shipped_method(size) for size in lines["num_customers"]]
+    return lines[fits | ~lines["stem"].map(is_shipped)]
 
 
 def _side_by_side(paper: pd.DataFrame, ours: pd.DataFrame, keys: list[str], columns: list[str]) -> pd.DataFrame:

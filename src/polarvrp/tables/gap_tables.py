@@ -1,6 +1,6 @@
 """Long tables of gaps on the test sets, ``in_distribution`` and ``zero_shot``, and how they are printed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from math import fsum
 from typing import Any
@@ -17,6 +17,7 @@ from polarvrp.tables.labels import (
     AVERAGE,
     is_external,
     is_imported,
+    is_shipped,
     labels_of,
     method_label,
     method_rank,
@@ -27,6 +28,7 @@ from polarvrp.tables.labels import (
 from polarvrp.tables.means import SPREAD, average_over, complete_mean, over_seeds
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, SOLVER_CORES, ZERO_SHOT_ORDER
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
+from polarvrp.tables.shipped_rows import shipped_solutions
 from polarvrp.tables.sources import InstanceSet, Results, published
 
 IMPOSSIBLE_GAP_PERCENT = -20.0
@@ -36,6 +38,8 @@ _TIME = (
     f"Time is that of the whole test set: of a trained policy wall time on its device, of a solver wall time on "
     f"{SOLVER_CORES} cores, which is its seconds summed over one-core runs divided by {SOLVER_CORES}."
 )
+
+_SHIPPED = "Models marked as shipped come with this package and were trained whatever the scale says."
 
 _REFERENCES = {
     "published-pyvrp": "the published PyVRP costs",
@@ -83,7 +87,7 @@ def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[
     Blocks show the references and the compared methods; of other runs the averages are shown in a table of their own.
     """
     labels = labels_of(frame)
-    compared = frame["method"].map(lambda method: is_external(method) or stem_of(method) in labels)
+    compared = frame["method"].map(lambda method: _is_compared(method, labels))
     if frame["method"][compared].map(is_external).all():
         compared[:] = True
     long = _as_printed(pd.concat([frame[compared], _averages(frame[compared])], ignore_index=True))
@@ -129,6 +133,10 @@ def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[Printe
     return tables
 
 
+def _is_compared(method: str, labels: Mapping[str, str]) -> bool:
+    return is_external(method) or is_shipped(method) or stem_of(method) in labels
+
+
 def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) -> PrintedTable:
     """A row a trained run that is none of the compared methods: its average over all variants of the table."""
     runs = frame[others]
@@ -145,7 +153,9 @@ def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) 
 
 
 def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
-    """Rows of runs and imported solutions, and of the solvers on the same test sets; without either of solvers alone.
+    """Rows of runs and imported solutions, of solvers on the same test sets, and of shipped models on theirs.
+
+    Without runs and imported solutions all sets of the solvers are shown.
 
     Gaps to our own PyVRP need no published test sets, so what was published is left out beside them.
     """
@@ -161,6 +171,10 @@ def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
         rows.append(gap_row(results, test_set, method, costs))
     solved = {solver: results.solved_sets(solver, variants) for solver in SOLVERS}
     shown = covered or {test_set for test_sets in solved.values() for test_set in test_sets}
+    # They stand beside rows of the same variants; alone they are no results of the study.
+    for method, test_set, costs in shipped_solutions(results, {test_set.variant for test_set in shown}):
+        shown = shown | {test_set}
+        rows.append(gap_row(results, test_set, method, costs))
     for solver in SOLVERS:
         rows += [
             gap_row(results, test_set, solver, results.solved(solver, test_set))
@@ -234,7 +248,8 @@ def _facts(frame: pd.DataFrame) -> str:
     references = sorted(frame["reference"].dropna().unique())
     against = " or ".join(_REFERENCES[name] for name in references) or "no reference"
     seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
-    return f"Gaps are against {against} (*); averages are plain means over variants.{seeds_said(seeds)}"
+    said = f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
+    return f"Gaps are against {against} (*); averages are plain means over variants.{seeds_said(seeds)}{said}"
 
 
 def _counts(frame: pd.DataFrame) -> str:

@@ -13,6 +13,9 @@ _VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER
 OURS = "Ours"
 """The paper's label of its own method and network."""
 
+SHIPPED = "shipped-n"
+"""Start of the names of shipped models in tables; their size follows."""
+
 AVERAGE = "Average"
 """Name of the rows that average over variants."""
 
@@ -44,6 +47,16 @@ def is_imported(method: str) -> bool:
     return method.startswith(EXTERNAL)
 
 
+def shipped_method(num_customers: int) -> str:
+    """Name in tables of the shipped model of a size."""
+    return f"{SHIPPED}{num_customers}"
+
+
+def is_shipped(method: str) -> bool:
+    """Whether a method is a model that ships with the package."""
+    return method.startswith(SHIPPED)
+
+
 def catalog_labels() -> dict[str, str]:
     """Label of each method of the catalog by its stem, in the order of the printed tables."""
     return {stem: record.label for stem, record in METHODS.items()}
@@ -56,7 +69,9 @@ def labels_of(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def method_label(method: str, labels: Mapping[str, str]) -> str:
-    """Label of a method, with its seed unless that is 0; methods without a label by their own name."""
+    """Label of a method, with its seed unless that is 0; a method without a label by its own name."""
+    if is_shipped(method):
+        return f"{OURS} (shipped, n={method.removeprefix(SHIPPED)})"
     label = labels.get(stem_of(method))
     if label is None:
         return method
@@ -64,10 +79,11 @@ def method_label(method: str, labels: Mapping[str, str]) -> str:
 
 
 def method_rank(method: str, labels: Mapping[str, str]) -> tuple[int, str]:
-    """Sort key: methods with a label in the order of the labels, then the rest by name."""
-    order = list(labels)
-    stem = stem_of(method)
-    return order.index(stem) if stem in labels else len(order), method
+    """Sort key: methods with a label in the order of the labels, then shipped models by size, then the rest by name."""
+    order, stem = list(labels), stem_of(method)
+    if is_shipped(method):
+        return len(order), f"{int(method.removeprefix(SHIPPED)):09}"
+    return order.index(stem) if stem in labels else len(order) + 1, method
 
 
 def variant_rank(variant: str) -> int:

@@ -21,6 +21,7 @@ DEFINITIONS = (
     ("in_distribution", "*", "*pyvrp seconds_per_1000", _NOMINAL),
     ("in_distribution", "*", "*ortools seconds_per_1000", _NOMINAL),
     ("in_distribution", "*", "*-*-* seconds_per_1000", _DEVICE),
+    ("in_distribution", "*", "shipped-* seconds_per_1000", "on the machine that evaluated it before it shipped"),
     ("refined_tours", "*", "epoch_seconds", f"ours is the mean over epochs with refinement, {_DEVICE}"),
     ("task_experts", "*", "epoch_seconds_*", _DEVICE),
     ("training_cost", "*", "parameters", "the paper rounds to 10,000"),

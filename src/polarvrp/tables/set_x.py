@@ -14,6 +14,7 @@ from polarvrp.tables.labels import instance_rank, labels_of, method_label, metho
 from polarvrp.tables.means import SPREAD, average_over, over_seeds
 from polarvrp.tables.paper import SET_X_GROUPS, set_x_group
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
+from polarvrp.tables.shipped_rows import shipped_set_x
 from polarvrp.tables.sources import Results
 
 ALL = "average"
@@ -21,7 +22,7 @@ ALL = "average"
 
 
 def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
-    """Cost and gap of every run and every external method on each Set-X instance.
+    """Cost and gap of every run and every external method on each Set-X instance, and of shipped models on the same.
 
     Raises:
         DataError: If runs that differ only in size would share a row.
@@ -39,6 +40,7 @@ def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
     frames += external_set_x(results)
     if not frames:
         return pd.DataFrame()
+    frames += shipped_set_x({name for frame in frames for name in frame["instance"]})
     frame = pd.concat(frames, ignore_index=True)
     for column, cost in (("gap_percent", "cost"), ("published_gap_percent", "published_cost")):
         frame[column] = instance_gaps_percent(frame[cost].to_numpy(), frame["best_known"].to_numpy())

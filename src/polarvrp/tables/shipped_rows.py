@@ -1,0 +1,79 @@
+"""Models that come with the package as rows of the main tables, each at the size that it was trained at."""
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from polarvrp.catalog.methods import PUBLISHED_SIZES
+from polarvrp.errors import DataError
+from polarvrp.files import reading
+from polarvrp.solutions.checking import read_set_x
+from polarvrp.solutions.origin import Origin
+from polarvrp.study.layout import Layout
+from polarvrp.study.shipped import shipped_folder, shipped_models, shipped_size
+from polarvrp.tables.labels import shipped_method
+from polarvrp.tables.sources import InstanceSet, Results, read_costs
+
+
+def shipped_solutions(results: Results, variants: Collection[str]) -> Iterator[tuple[str, InstanceSet, pd.DataFrame]]:
+    """Costs and seconds of shipped models on test sets of their own sizes.
+
+    The study's own evaluations are taken where there are any. Those that ship are of the published test sets, so they
+    stand where gaps are to published costs.
+
+    Args:
+        results: Of any study.
+        variants: Variants of the table.
+
+    Yields:
+        Method, test set and ``read_costs`` of each.
+
+    Raises:
+        DataError: If a file is unusable or of another model.
+    """
+    for name in shipped_models():
+        size, folder = shipped_size(name), shipped_folder(name)
+        if not results.has_size(size):
+            continue
+        run, ships = _run_of(folder), size in PUBLISHED_SIZES and results.against != "pyvrp"
+        for variant in variants:
+            test_set, origin = InstanceSet(variant, size), Origin(variant, size, "run", run)
+            own = results.layout.shipped_evaluation(name, variant, size)
+            path = folder / "evaluations" / own.name
+            if own.is_file():
+                yield shipped_method(size), test_set, read_costs(own, origin, results.dataset(test_set))
+            elif ships and path.is_file():
+                # Of all published instances, whatever part of them the study has.
+                instances = Layout(folder).dataset("test", variant, size)
+                yield shipped_method(size), test_set, read_costs(path, origin, instances)
+
+
+def shipped_set_x(instances: Collection[str]) -> Iterator[pd.DataFrame]:
+    """Costs of shipped models on Set-X, in the columns of ``tables.set_x``.
+
+    Args:
+        instances: Those that the study solved.
+
+    Raises:
+        DataError: If a file is unusable.
+    """
+    columns = ["instance", "best_known", "cost", "published_cost", "seconds"]
+    for name in shipped_models():
+        path, size = shipped_folder(name) / "evaluations" / "set_x.parquet", shipped_size(name)
+        if path.is_file():
+            frame = pd.DataFrame(read_set_x(path))[columns]
+            yield frame[frame["instance"].isin(instances)].assign(
+                method=shipped_method(size), trained_on=size, runs=None
+            )
+
+
+def _run_of(folder: Path) -> str:
+    """Run that a shipped model was trained as."""
+    path = folder / "metadata.json"
+    with reading(path, damage="is no metadata of a training; install the package again"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or "run" not in found:
+        raise DataError(f"{path} names no run; install the package again")
+    return str(found["run"])
