@@ -6,7 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 from matplotlib.image import imread
+
+from polarvrp.problem.library_files import read_library
+from polarvrp.problem.library_instances import Rounding
+from polarvrp.problem.library_prices import first_unservable_customer
+from polarvrp.problem.library_twins import drawn_library
+from polarvrp.problem.vrplib import variant_of_library
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 
@@ -20,7 +27,11 @@ def run(folder: Path, name: str, *options: str) -> str:
 
 
 def test_every_example_is_tested_here() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"quickstart.py", "compare_on_one_variant.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "quickstart.py",
+        "compare_on_one_variant.py",
+        "write_instances.py",
+    }
 
 
 def test_quickstart_needs_no_trained_model_and_says_so(tmp_path: Path) -> None:
@@ -42,3 +53,30 @@ def test_comparison_trains_solves_and_draws(tmp_path: Path) -> None:
     assert picture.shape[:2] == (550, 1500)
     assert picture[..., :3].std() > 0.05  # not a blank page
     assert [path.name for path in tmp_path.iterdir()] == ["routes.png"]
+
+
+def test_written_instances_are_read_as_they_were_drawn(tmp_path: Path) -> None:
+    """One of each form; all that a form can say comes back, costs count as its sets do."""
+    assert run(tmp_path, "write_instances.py", "all", "--num-customers", "12", "--seed", "3") == "8 files in all\n"
+    known = {
+        "X-n101-k25.vrp": ("CVRP", Rounding.NEAREST),
+        "backhauls.vrp": ("VRPB", Rounding.NEAREST),
+        "cordeau.txt": ("MDVRP", Rounding.NONE),
+        "limit.vrp": ("VRPL", Rounding.NEAREST),
+        "matrix.vrp": ("CVRP", Rounding.NONE),
+        "open.vrp": ("OVRP", Rounding.NEAREST),
+        "solomon.txt": ("VRPTW", Rounding.ONE_DECIMAL),
+    }
+    for name, (variant, rounding) in known.items():
+        read = read_library(tmp_path / "all" / name)
+        assert (variant_of_library(read).name, read.rounding) == (variant, rounding)
+        assert first_unservable_customer(read) is None
+        if name == "X-n101-k25.vrp":
+            continue
+        drawn = drawn_library(variant, 12, 3)
+        np.testing.assert_array_equal(read.demands, drawn.demands)
+        if name != "matrix.vrp":
+            np.testing.assert_array_equal(read.coordinates, drawn.coordinates)
+        for array in ("pickups", "time_windows"):
+            if getattr(drawn, array) is not None:
+                np.testing.assert_array_equal(getattr(read, array), getattr(drawn, array))

@@ -1,42 +1,48 @@
 """Tours built by a network under a time limit: as many starts and symmetries as it allows.
 
-Greedy decoding as in ``decoding.greedy``, but in rounds that grow with the rate measured so far, and given up at the
-deadline.
+Greedy decoding as in ``decoding.greedy``, in rounds of which each is begun only if the rates measured so far let it end
+in time, and given up as soon as they show that it will not. Starts under the first symmetry come first, then the other
+symmetries, which must be encoded anew, then further starts under all of them.
 
 Shape legend: A symmetries, S starts, N nodes.
 """
 
 import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.rollout import StepFunction, StepOutput, Task, multi_start, policy_step, rollout_loop
+from polarvrp.decoding.rollout import StepFunction, StepOutput, Task, policy_step, rollout_loop, starts_at
 from polarvrp.environment.environment import Environment
 from polarvrp.environment.state import State
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import DecoderCache, Policy
-from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
 from polarvrp.problem.symmetries import NUM_SYMMETRIES, augment
 from polarvrp.problem.tours import flat_tours
 
-FIRST_STARTS = 8
-"""Of the first round, which measures the rate."""
-
-LEAST_GROWTH = 2
-"""A further round must decode so many times the tours of the last one, since it decodes some of them again."""
+STARTS_AT_ONCE = {"cpu": (64, 8), "cuda": (1024, 64)}
+"""Starts of a round, and fewer where so many take too long."""
 
 STEPS_TO_MEASURE = 10
 """After which a rollout's rate is known well enough to give it up early."""
 
-ENTRIES_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}
-"""Tours times nodes decoded at once: bounds the memory of a step."""
+PROBE_CUSTOMERS = 50
+"""A part of a larger instance that is encoded first, to know how long the whole would take."""
+
+ENCODING_GROWTH = 1.1
+"""Exponent of the encoder's time in the number of customers, up to a thousand."""
+
+SYMMETRIES_AT_ONCE = (NUM_SYMMETRIES - 1, 3, 1)
+"""Further symmetries that are tried, as many of them as fit."""
+
+PAIRS_AT_ONCE = 8 << 20
+"""Pairs of nodes encoded at once: bounds the memory of attention."""
 
 CANDIDATES = 16
-"""Best tours of a round in the unit square; which of them is best in the file's numbers, the caller finds out."""
+"""Best tours in the unit square; which of them is best in the file's numbers, the caller finds out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,8 @@ class BuiltTours:
 
     Attributes:
         tours: The best tours in flat form, by length in the unit square; empty if none was finished in time.
-        starts: First customers tried under each symmetry in the largest finished round.
-        symmetries: Of that round.
+        starts: First customers tried under each symmetry.
+        symmetries: How many.
     """
 
     tours: tuple[tuple[int, ...], ...]
@@ -55,18 +61,25 @@ class BuiltTours:
 
 
 class _OutOfTimeError(Exception):
-    """The deadline came before the end of a rollout."""
+    """The deadline comes before the end of a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Instances under some symmetries and what the decoder needs of them."""
+
+    environment: Environment
+    cache: DecoderCache
 
 
 @torch.inference_mode()
-def construct(policy: Policy, instance: Instances[Tensor], deadline_s: float, bfloat16: bool) -> BuiltTours:
+def construct(policy: Policy, instance: Instances[Tensor], deadline_s: float) -> BuiltTours:
     """Build tours of one instance until all starts under all symmetries are done, or the deadline comes.
 
     Args:
         policy: On the instance's device.
         instance: A batch of one.
         deadline_s: On the clock of ``time.monotonic``.
-        bfloat16: Whether matrix products run in bfloat16.
 
     Raises:
         InfeasibleTourError: If a customer cannot be served in the numbers of the network.
@@ -74,67 +87,142 @@ def construct(policy: Policy, instance: Instances[Tensor], deadline_s: float, bf
     environment = Environment(instance)
     if not bool(environment.servable().all()):
         raise InfeasibleTourError("a customer cannot be served alone in the network's rounding of the file's numbers")
-    best: dict[tuple[int, ...], float] = {}
-    all_starts, reached = instance.num_customers, (0, 0)
-    starts, symmetries = min(FIRST_STARTS, all_starts), 1
-    try:
-        while True:
-            round_s = time.monotonic()
-            with bfloat16_products(instance.locs.device, bfloat16):
-                for symmetry in range(symmetries):
-                    best |= _decode(policy, environment, symmetry, starts, deadline_s)
-            reached = (starts, symmetries)
-            now_s = time.monotonic()
-            affordable = int(starts * symmetries * (deadline_s - now_s) / max(now_s - round_s, 1e-6))
-            wider = _round_of(affordable, all_starts)
-            if wider[0] * wider[1] < LEAST_GROWTH * starts * symmetries:
-                break
-            starts, symmetries = wider
-    except _OutOfTimeError:
-        pass
-    tours = tuple(sorted(best, key=best.__getitem__)[:CANDIDATES])
-    return BuiltTours(tours, *reached)
+    construction = _Construction(policy, environment, deadline_s)
+    construction.run()
+    best = construction.best
+    return BuiltTours(tuple(sorted(best, key=best.__getitem__)), construction.starts, construction.symmetries)
 
 
-def _round_of(affordable: int, all_starts: int) -> tuple[int, int]:
-    """Starts and symmetries of a round of so many tours: symmetries first, which differ most, then starts."""
-    symmetries = max(1, min(NUM_SYMMETRIES, affordable // min(FIRST_STARTS, all_starts)))
-    return min(all_starts, affordable // symmetries), symmetries
+@dataclass(slots=True)
+class _Construction:
+    """State of ``construct``."""
 
+    policy: Policy
+    environment: Environment
+    deadline_s: float
+    encoded: list[_Encoded] = field(default_factory=list)
+    best: dict[tuple[int, ...], float] = field(default_factory=dict)
+    starts: int = 0
+    symmetries: int = 0
+    round_s: float = 0.0
+    """Seconds of the first round, its encoding included."""
 
-def _decode(
-    policy: Policy, environment: Environment, symmetry: int, starts: int, deadline_s: float
-) -> dict[tuple[int, ...], float]:
-    """The best tours under one symmetry and their lengths; those of illegal starts are left out."""
-    instance = augment(environment.instances, symmetry + 1)[[symmetry]]
-    one = copy.copy(environment)  # at the very same distances: turned coordinates are rounded
-    one.instances = instance
-    cache = policy.cache(policy.encode(instance).embeddings, instance)
-    forced = multi_start(one, starts)
-    rows = max(ENTRIES_AT_ONCE[instance.locs.device.type] // instance.num_nodes, 1)
-    found: dict[tuple[int, ...], float] = {}
-    for part in torch.split(forced, rows):
-        step = _until(deadline_s, policy, cache, one, len(part))
-        trajectory = rollout_loop(one, part, step, record=False)
-        costs, order = trajectory.cost[0].sort()
+    def run(self) -> None:
+        """All rounds that end in time."""
+        if self._encoding_takes_too_long():
+            return
+        began_s = time.monotonic()
+        self.encoded.append(self._encode(0, 1))
+        chunks = self._first_round()
+        self.round_s = time.monotonic() - began_s
+        if not chunks:
+            return
+        self.starts, self.symmetries = len(chunks[0]), 1
+        self._further_symmetries(chunks[0])
+        try:
+            for chunk in chunks[1:]:
+                found = [self._decode(part, chunk) for part in self.encoded]
+                for tours in found:
+                    self._keep(tours)
+                self.starts += len(chunk)
+        except _OutOfTimeError:
+            pass
+
+    def _encoding_takes_too_long(self) -> bool:
+        """Whether the encoder alone would pass the deadline, by the time that it takes for a part."""
+        customers, depots = self.environment.num_customers, self.environment.num_depots
+        if customers <= 2 * PROBE_CUSTOMERS:
+            return False
+        began_s = time.monotonic()
+        self.policy.encode(_first_nodes(self.environment.instances, depots + PROBE_CUSTOMERS))
+        now_s, times_larger = time.monotonic(), customers / PROBE_CUSTOMERS
+        return bool(now_s + (now_s - began_s) * times_larger**ENCODING_GROWTH > self.deadline_s)
+
+    def _first_round(self) -> list[Tensor]:
+        """Starts under the first symmetry; all starts in chunks of the size that worked, none if no size did."""
+        device = self.environment.instances.locs.device
+        customers = torch.arange(self.environment.num_customers, device=device)
+        for size in STARTS_AT_ONCE[device.type]:
+            count = -(-len(customers) // size)
+            chunks = [customers[first::count] for first in range(count)]
+            try:
+                self._keep(self._decode(self.encoded[0], chunks[0]))
+            except _OutOfTimeError:
+                continue
+            return chunks
+        return []
+
+    def _further_symmetries(self, chunk: Tensor) -> None:
+        """The first chunk under as many further symmetries as fit."""
+        nodes = self.environment.instances.num_nodes
+        for count in SYMMETRIES_AT_ONCE:
+            at_once = max(1, min(count, PAIRS_AT_ONCE // nodes**2))
+            # Several at once take less than as many rounds, by a half or more.
+            if time.monotonic() + self.round_s * max(1.0, 0.5 * count) > self.deadline_s:
+                continue
+            try:
+                for first in range(1, count + 1, at_once):
+                    part = self._encode(first, min(at_once, count + 1 - first))
+                    tours = self._decode(part, chunk)
+                    self.encoded.append(part)
+                    self._keep(tours)
+                    self.symmetries += len(part.environment.instances)
+            except _OutOfTimeError:
+                pass
+            return
+
+    def _encode(self, first: int, count: int) -> _Encoded:
+        """The instance under some symmetries, at the very same distances: turned coordinates are rounded."""
+        turned = copy.copy(self.environment)
+        turned.instances = augment(self.environment.instances, first + count)[first:]
+        turned.constants = self.environment.constants.repeated(count)
+        cache = self.policy.cache(self.policy.encode(turned.instances).embeddings, turned.instances)
+        return _Encoded(turned, cache)
+
+    def _decode(self, part: _Encoded, chunk: Tensor) -> dict[tuple[int, ...], float]:
+        """The best tours from some starts and their lengths; those of illegal starts are left out."""
+        forced = starts_at(part.environment, chunk)
+        step = self._until_deadline(part, len(forced))
+        trajectory = rollout_loop(part.environment, forced, step, record=False)
+        costs, order = trajectory.cost.flatten().sort()
         kept = order[: min(CANDIDATES, int(costs.isfinite().sum()))]
-        tours = flat_tours(trajectory.actions[0, kept].cpu().numpy(), instance.num_depots)
-        found |= {tuple(tour): float(cost) for tour, cost in zip(tours, costs, strict=False)}
-    return found
+        tours = flat_tours(trajectory.actions.flatten(0, 1)[kept].cpu().numpy(), part.environment.num_depots)
+        return {tuple(tour): float(cost) for tour, cost in zip(tours, costs.tolist(), strict=False)}
+
+    def _until_deadline(self, part: _Encoded, rows: int) -> StepFunction:
+        """Greedy steps, given up as soon as the rate so far shows that the deadline comes first."""
+        task = Task(self.policy, part.cache, part.environment, rows, sampler=None, greedy_last=False, record=False)
+        greedy, least_steps = policy_step(task), self.environment.num_customers
+        began_s, taken = time.monotonic(), 0
+
+        def step(state: State) -> tuple[State, StepOutput]:
+            nonlocal taken
+            now_s = time.monotonic()
+            left_s = (now_s - began_s) * (least_steps - taken) / taken if taken >= STEPS_TO_MEASURE else 0.0
+            if now_s + left_s > self.deadline_s:
+                raise _OutOfTimeError
+            taken += 1
+            return greedy(state)
+
+        return step
+
+    def _keep(self, tours: dict[tuple[int, ...], float]) -> None:
+        together = self.best | tours
+        self.best = {tour: together[tour] for tour in sorted(together, key=together.__getitem__)[:CANDIDATES]}
 
 
-def _until(deadline_s: float, policy: Policy, cache: DecoderCache, environment: Environment, rows: int) -> StepFunction:
-    """Greedy steps of a policy; given up as soon as the rate so far shows that the deadline comes first."""
-    greedy = policy_step(Task(policy, cache, environment, rows, sampler=None, greedy_last=False, record=False))
-    began_s, taken, least_steps = time.monotonic(), 0, environment.num_customers
-
-    def step(state: State) -> tuple[State, StepOutput]:
-        nonlocal taken
-        now_s = time.monotonic()
-        left_s = (now_s - began_s) * (least_steps - taken) / taken if taken >= STEPS_TO_MEASURE else 0.0
-        if now_s + left_s > deadline_s:
-            raise _OutOfTimeError
-        taken += 1
-        return greedy(state)
-
-    return step
+def _first_nodes(instances: Instances[Tensor], count: int) -> Instances[Tensor]:
+    """The instances with their first nodes only."""
+    return Instances(
+        locs=instances.locs[:, :count],
+        demand_linehaul=instances.demand_linehaul[:, :count],
+        demand_backhaul=instances.demand_backhaul[:, :count],
+        time_windows=instances.time_windows[:, :count],
+        service_time=instances.service_time[:, :count],
+        distance_limit=instances.distance_limit,
+        open_route=instances.open_route,
+        backhaul_class=instances.backhaul_class,
+        flags=instances.flags,
+        num_depots=instances.num_depots,
+        capacity=instances.capacity,
+    )

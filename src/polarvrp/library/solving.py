@@ -140,6 +140,7 @@ def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Con
     import torch
 
     from polarvrp.library.construction import construct
+    from polarvrp.model.precision import bfloat16_products
 
     began_s = time.monotonic()
 
@@ -150,7 +151,8 @@ def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Con
         return nothing(f"it has more than {LARGEST_NETWORK_NODES} nodes, whose attention takes gigabytes")
     try:
         instance = to_tensors(to_instances(library), model.device)
-        built = construct(model.policy, instance, deadline_s, model.bfloat16)
+        with bfloat16_products(model.device, model.bfloat16):
+            built = construct(model.policy, instance, deadline_s)
     except torch.OutOfMemoryError:
         return nothing("the card has too little memory")
     except PolarvrpError as error:
