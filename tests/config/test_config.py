@@ -176,6 +176,8 @@ MISTAKES = [
         {"external_methods": [{"name": "theirs", "label": "Theirs", "files": []}]},
         "external_methods[0].files must be a list of at least 1, got []",
     ),
+    ({"training": {"instances": []}}, "training.instances must be"),
+    ({"training": {"instances": 3}}, "training.instances must be text or a list, got 3"),
     ({"scale": "tiny"}, "scale must be one of quick, laptop, paper, got 'tiny'"),
 ]
 

@@ -122,7 +122,7 @@ def test_alone_beside_references(folder: ResultsFolder, theirs: ExternalMethod) 
 
 def test_what_cannot_be_listed(folder: ResultsFolder, theirs: ExternalMethod, tmp_path: Path) -> None:
     others = tmp_path / "others"
-    with pytest.raises(ConfigError, match=r"none\.parquet of x is no file; make it with polarvrp import"):
+    with pytest.raises(ConfigError, match=r"external_methods, x: .*none\.parquet is no file; make it, or drop it"):
         external_files([ExternalMethod(name="x", label="X", files=(str(others / "none.parquet"),))])
     plain = ExternalMethod(name="x", label="X", files=(str(others / "plain-CVRP.parquet"),))
     with pytest.raises(DataError, match=r"plain-CVRP\.parquet of external method x was not checked"):

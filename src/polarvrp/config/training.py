@@ -141,6 +141,11 @@ class StudyTraining(TrainingRecipe):
         default=None,
         description="Trained model whose weights every training goes on from: its run, a path, or a shipped model.",
     )
+    instances: str | Annotated[Distinct[str], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Instances of one's own to train on instead of drawn ones: .npz files or patterns of their names, "
+        "or a generator that an installed package declares.",
+    )
 
 
 class InitialWeights(Section):
@@ -148,6 +153,14 @@ class InitialWeights(Section):
 
     model: str = Field(description="Trained model: its run, a path, or a shipped model.")
     sha256: str = Field(description="Digest of its tensors.")
+
+
+class TrainingInstances(Section):
+    """Instances of a user's own to train on: files, or a generator."""
+
+    files: dict[str, str] = Field(default={}, description="Sets by their paths, each with the SHA-256 of its file.")
+    generator: str | None = Field(default=None, description="Name or import path of a generator.")
+    sha256: str | None = Field(default=None, description="Digest of the source of the generator's module.")
 
 
 class TrainConfig(TrainingRecipe):
@@ -168,6 +181,9 @@ class TrainConfig(TrainingRecipe):
         description="Whether REINFORCE divides rewards by a running mean of their group of variants.",
     )
     initial_weights: InitialWeights | None = Field(default=None, description="Weights that the training goes on from.")
+    instances: TrainingInstances | None = Field(
+        default=None, description="Where instances come from; None for the built-in generator."
+    )
     stages: Several[StageConfig] = Field(
         default=(StageConfig(),),
         min_length=1,

@@ -22,13 +22,22 @@ def external_files(methods: Iterable[ExternalMethod]) -> list[Path]:
 
 def files_of(method: ExternalMethod) -> list[Path]:
     """Files of one method; see ``external_files``."""
-    found: list[Path] = []
-    for pattern in method.files:
-        matches = map(Path, glob(pattern, recursive=True))  # noqa: PTH207, Path.glob takes no absolute pattern
-        paths = sorted(path for path in matches if path.is_file())
-        if not paths:
-            raise ConfigError(
-                f"external_methods: {pattern} of {method.name} is no file; make it with polarvrp import, or drop it"
-            )
-        found += paths
-    return list(dict.fromkeys(found))
+    key = f"external_methods, {method.name}"
+    return list(dict.fromkeys(path for pattern in method.files for path in matching_files(pattern, key)))
+
+
+def matching_files(pattern: str, key: str) -> list[Path]:
+    """Files that a pattern of a configuration names, sorted.
+
+    Args:
+        pattern: A path, which may hold ``*``, ``?``, ``[...]`` and ``**``.
+        key: Of the configuration, for messages.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    matches = map(Path, glob(pattern, recursive=True))  # noqa: PTH207, Path.glob takes no absolute pattern
+    paths = sorted(path for path in matches if path.is_file())
+    if not paths:
+        raise ConfigError(f"{key}: {pattern} is no file; make it, or drop it from the configuration")
+    return paths

@@ -22,6 +22,7 @@ from polarvrp.config.study import SizeConfig, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.shipped import WEIGHTS, shipped_folder, shipped_models, shipped_name, shipped_size
@@ -127,6 +128,8 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     if (model := study.training.initial_weights) is not None:
         path = find_weights(model, Layout.of_scale(study.scale))
         training["initial_weights"] = {"model": model, "sha256": weights_digest(path)}
+    if study.training.instances is not None:
+        training["instances"] = instances_spec(study.training.instances)
     for key in unread_settings({stage.get("paradigm", run.paradigm) for stage in stages or [{}]}):
         training.pop(key, None)
     usual = TrainingRecipe()

@@ -5,12 +5,14 @@ the cores as soon as its tours are built.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import TrainConfig
@@ -22,11 +24,13 @@ from polarvrp.decoding.rollout import BufferOverflowError
 from polarvrp.errors import EngineError
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
-from polarvrp.problem.torch_generator import draw_variants, generate_batch
+from polarvrp.problem.instances import Instances
+from polarvrp.problem.torch_generator import draw_variants
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
 from polarvrp.training.clock import PhaseClock
 from polarvrp.training.group import SINGLE, Group, flatten, unflatten
+from polarvrp.training.instances import source_of
 from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
 from polarvrp.training.objectives import MARGINS, compares, objective_of
 from polarvrp.training.plan import WARM_UP_RUNS, Plan
@@ -74,6 +78,7 @@ class TrainingStep:
         self._policy, self._optimizer, self._config = policy, optimizer, config
         self._refiner, self._group, self._level = refiner, group, engine
         self._device = next(policy.parameters()).device
+        self._source = source_of(config, self._device)
         normalizes = config.normalize_rewards and "normalize_rewards" in PARADIGMS[config.paradigm].settings
         self._context = StepContext(
             policy,
@@ -196,7 +201,7 @@ class TrainingStep:
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""
         generator = torch.Generator().manual_seed(derive_seed(self._config.seed, "depots", *now))
-        return draw_variants(self._config.stages[0].variants, generator)
+        return draw_variants(self._source.variants, generator)
 
     def _shaped_step(self, key: Shape) -> "ShapedStep":
         _, refined, _, batch_size, variants = key
@@ -205,7 +210,8 @@ class TrainingStep:
             if any(old[:3] != key[:3] for old in self._shaped):
                 self._shaped.clear()
             refiner = self._refiner if refined else None
-            self._shaped[key] = ShapedStep(self._context, self._optimizer, self._group, refiner, batch_size, variants)
+            draw = partial(self._source.draw, self._config, batch_size, variants=variants)
+            self._shaped[key] = ShapedStep(self._context, self._optimizer, self._group, refiner, batch_size, draw)
         return self._shaped[key]
 
 
@@ -249,7 +255,7 @@ class ShapedStep:
         group: Processes that share the training.
         refiner: Local search; None where these steps do not refine.
         batch_size: Instances of a step.
-        variants: What they are drawn from, all with the same number of depots.
+        draw: Gives them from the state of a generator.
     """
 
     def __init__(
@@ -259,11 +265,11 @@ class ShapedStep:
         group: Group,
         refiner: Refiner | None,
         batch_size: int,
-        variants: tuple[str, ...],
+        draw: Callable[[torch.Generator], Instances[Tensor]],
     ) -> None:
         config = context.config
         self._context, self._optimizer, self._group = context, optimizer, group
-        self._refiner, self._batch_size, self._variants = refiner, batch_size, variants
+        self._refiner, self._draw = refiner, draw
         self._on_cores = refiner is not None and config.refiner == "pyvrp"
         # Cores need sound tours; and processes must agree on a step before they add anything up.
         self._waits_early = self._on_cores or group.size > 1
@@ -328,10 +334,7 @@ class ShapedStep:
         return HostCopy(sums), clock
 
     def _generate(self) -> None:
-        config = self._context.config
-        instances = generate_batch(
-            config.num_customers, self._batch_size, self._data, self._device, self._variants, config.mixed_batches
-        )
+        instances = self._draw(self._data)
         for microbatch in self._microbatches:
             microbatch.take(instances)
 

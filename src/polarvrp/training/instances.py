@@ -1,0 +1,191 @@
+"""What training batches are drawn from: the built-in generator, a user's own one, or the instances of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polarvrp.config.training import TrainConfig, TrainingInstances
+from polarvrp.errors import ConfigError, DataError
+from polarvrp.problem.datasets import read_instances
+from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
+from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.variants import VARIANTS, Variant
+from polarvrp.study.instances import file_digest, generator_path, instances_spec
+
+logger = logging.getLogger(__name__)
+
+
+class InstanceSource(Protocol):
+    """Where batches come from.
+
+    Attributes:
+        variants: What is drawn, names of variants of a stage.
+    """
+
+    @property
+    def variants(self) -> tuple[str, ...]: ...
+
+    def draw(
+        self, config: TrainConfig, batch_size: int, generator: torch.Generator, variants: Sequence[str]
+    ) -> Instances[Tensor]:
+        """One batch on the device of ``generator``, whose state alone determines it.
+
+        Args:
+            config: Of the stage: its size, and whether each instance draws its own variant.
+            batch_size: Instances of the batch.
+            generator: Source of all randomness.
+            variants: Those to draw from, of one number of depots.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedInstances:
+    """Fresh instances of a generator.
+
+    Attributes:
+        variants: What is drawn.
+        generate: Called as ``torch_generator.generate_batch``, which is the built-in one.
+        name: Of a user's own generator, for messages.
+    """
+
+    variants: tuple[str, ...]
+    generate: Callable[..., Instances[Tensor]] = generate_batch
+    name: str | None = None
+
+    def draw(
+        self, config: TrainConfig, batch_size: int, generator: torch.Generator, variants: Sequence[str]
+    ) -> Instances[Tensor]:
+        """One batch.
+
+        Raises:
+            DataError: If a user's own generator gives another batch than it was asked for.
+        """
+        size, device = config.num_customers, generator.device
+        batch = self.generate(size, batch_size, generator, device, variants, config.mixed_batches)
+        if self.name is not None:
+            depots = VARIANTS[variants[0]].num_depots
+            got = (len(batch), batch.num_customers, batch.num_depots, batch.locs.device.type)
+            wanted = (batch_size, size, depots, device.type)
+            if got != wanted:
+                raise DataError(
+                    f"generator {self.name} must give {batch_size} instances of {size} customers and {depots} "
+                    f"depot(s) on {device.type}, got {got[0]}, {got[1]}, {got[2]} on {got[3]}"
+                )
+        return batch
+
+
+class StoredInstances:
+    """Instances of files, drawn with replacement: each alike, or of one variant a batch.
+
+    Args:
+        sets: Those of one size, by variant; each on the device.
+    """
+
+    def __init__(self, sets: dict[str, Instances[Tensor]]) -> None:
+        self.variants = tuple(sets)
+        self._sets = sets
+        self._joined: dict[tuple[str, ...], tuple[Instances[Tensor], Tensor, Tensor]] = {}
+
+    def draw(
+        self, config: TrainConfig, batch_size: int, generator: torch.Generator, variants: Sequence[str]
+    ) -> Instances[Tensor]:
+        """One batch; nothing of it waits for main memory, so that it can be captured."""
+        instances, firsts, counts = self._of(tuple(variants))
+        device = generator.device
+        if config.mixed_batches:
+            rows = torch.randint(len(instances), (batch_size,), generator=generator, device=device)
+        else:
+            chosen = torch.randint(len(counts), (1,), generator=generator, device=device)
+            share = torch.rand(batch_size, generator=generator, device=device, dtype=torch.float64)
+            rows = firsts[chosen] + (share * counts[chosen]).long().clamp(max=counts[chosen] - 1)
+        return instances[rows]
+
+    def _of(self, variants: tuple[str, ...]) -> tuple[Instances[Tensor], Tensor, Tensor]:
+        """All instances of some variants, and the first and the number of each variant's."""
+        if variants not in self._joined:
+            parts = [self._sets[name] for name in variants]
+            device = parts[0].locs.device
+            counts = torch.tensor([len(part) for part in parts], device=device)
+            self._joined[variants] = (_joined(parts), counts.cumsum(0) - counts, counts)
+        return self._joined[variants]
+
+
+def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
+    """Where the batches of a stage come from.
+
+    Args:
+        config: Of the stage alone.
+        device: Where they are needed.
+
+    Raises:
+        ConfigError: If there is no such generator, or it is not callable.
+        DataError: If files changed since the training was specified, are unusable, hold a variant that the stage does
+            not train on, or none is of its size.
+    """
+    named, variants = config.instances, config.stages[0].variants
+    if named is None:
+        return GeneratedInstances(variants)
+    if named.generator is not None:
+        return GeneratedInstances(variants, _load_generator(named), named.generator)
+    parts: dict[str, list[Instances[Tensor]]] = {}
+    for name, digest in named.files.items():
+        path = Path(name)
+        if file_digest(path) != digest:
+            raise DataError(f"{path} holds other instances than when the training began; start it again")
+        instances = read_instances(path)
+        if instances.num_customers != config.num_customers:
+            logger.info("%s is left out: %d customers, not %d", path, instances.num_customers, config.num_customers)
+            continue
+        for variant, some in _by_variant(instances).items():
+            if variant not in variants:
+                raise DataError(
+                    f"{path} holds {variant}, on which this run does not train; name the run -all, or drop it"
+                )
+            parts.setdefault(variant, []).append(to_tensors(some, device))
+    if not parts:
+        raise DataError(f"training.instances hold none of {config.num_customers} customers: {', '.join(named.files)}")
+    return StoredInstances({name: _joined(parts[name]) for name in variants if name in parts})
+
+
+def _load_generator(named: TrainingInstances) -> Callable[..., Instances[Tensor]]:
+    assert named.generator is not None
+    if instances_spec(named.generator)["sha256"] != named.sha256:
+        raise DataError(f"generator {named.generator} changed since the training began; start it again")
+    module, _, attribute = generator_path(named.generator).partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"generator {named.generator} cannot be imported ({error})") from error
+    if not callable(found):
+        raise ConfigError(f"generator {named.generator} must be a function, got {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def _by_variant(instances: Instances[NodeArrays]) -> dict[str, Instances[NodeArrays]]:
+    """Instances of a file, which may mix variants, apart."""
+    kinds, kind_of = np.unique(instances.flags, axis=0, return_inverse=True)
+    found = {}
+    for number, (is_open, windows, limit, backhaul, mixed, depots) in enumerate(kinds.tolist()):
+        variant = Variant(is_open, windows, limit, 2 if mixed else int(backhaul), depots)
+        found[variant.name] = instances[np.flatnonzero(kind_of.ravel() == number)]
+    return found
+
+
+def _joined(parts: Sequence[Instances[Tensor]]) -> Instances[Tensor]:
+    """Instances of one size and number of depots, one set after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [field.name for field in dataclasses.fields(Instances) if field.name not in ("num_depots", "capacity")]
+    arrays = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+    return Instances(**arrays, num_depots=parts[0].num_depots, capacity=parts[0].capacity)
