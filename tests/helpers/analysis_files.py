@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from polarvrp.analysis import experts, margins
+from polarvrp.analysis import architectures, embeddings, experts, margins
 from polarvrp.files import write_parquet
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.study.layout import Layout
@@ -43,6 +43,30 @@ def expert_file(root: Path, run: str, shift: float = 0.0) -> None:
         for place, expert in enumerate(EXPERTS, 1)
     ]
     write_analysis(root, run, "expert_contributions", pd.DataFrame(rows), experts.SCHEMA)
+
+
+def embedding_file(root: Path, run: str, angle: float) -> None:
+    """Two variants, each of two equal embeddings, with an angle between the variants."""
+    rows = [
+        {"variant": variant, "instance": instance, "node": 1, "x": float(place), "y": float(instance)}
+        | {"embedding": [math.cos(place * angle), math.sin(place * angle)]}
+        for place, variant in enumerate(("CVRP", "VRPTW"))
+        for instance in (0, 1)
+    ]
+    write_analysis(root, run, "embeddings", pd.DataFrame(rows), embeddings.SCHEMA)
+
+
+def architecture_file(root: Path, sizes: tuple[int, ...]) -> None:
+    """Round numbers for the paper's network with two encoders, and for a backbone in its two forms."""
+    networks = (("mtpomo", "shared"), ("mtpomo_ablation", "shared"), ("polarnet", "shared"), ("polarnet", "ple"))
+    rows = [
+        {"backbone": backbone, "encoder": encoder, "num_customers": size, "parameters": 1_000_000 * (1 + place)}
+        | {"encoder_multiply_adds": 1_500_000 * size, "decoder_multiply_adds": 500_000 * size, "steps": size}
+        for place, (backbone, encoder) in enumerate(networks)
+        for size in sizes
+    ]
+    table = pa.Table.from_pandas(pd.DataFrame(rows), architectures.SCHEMA, preserve_index=False)
+    write_parquet(Layout(root).architectures, table, {})
 
 
 def write_analysis(root: Path, run: str, name: str, frame: pd.DataFrame, schema: pa.Schema) -> None:

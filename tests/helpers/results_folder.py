@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from helpers.analysis_files import expert_file, margin_file
+from helpers.analysis_files import architecture_file, embedding_file, expert_file, margin_file
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import METHODS
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
@@ -158,6 +158,9 @@ def whole_study(root: Path) -> ResultsFolder:
         train(f"polarnet-shared-{paradigm}-n10-alpha0.01-s0", temperature=0.01)
         margin_file(root, f"polarnet-ple-{paradigm}-n10-s0", (0.5, 0.25), 1 if paradigm == "polar" else None)
     expert_file(root, "polarnet-ple-polar-n10-s0")
+    for encoder, angle in (("shared", 0.1), ("ple", 0.8)):
+        embedding_file(root, f"polarnet-{encoder}-polar-n10-s0", angle)
+    architecture_file(root, (10, 20))
     return folder
 
 

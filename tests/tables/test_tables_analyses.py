@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from helpers.analysis_files import METRICS, expert_file, margin_file
+from helpers.analysis_files import METRICS, architecture_file, embedding_file, expert_file, margin_file
 from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.tables.build import build_tables
@@ -92,6 +92,50 @@ def test_gates_list_every_backbone_of_the_grid(folder: ResultsFolder, paper: Res
     assert text.count("Gate weights by variant") == 2 and "Layer 2 Shared" in text
 
 
+def test_separation_is_that_of_the_angle_between_variants(folder: ResultsFolder, paper: Results) -> None:
+    for backbone, angle in (("polarnet", math.pi / 3), ("mtpomo_ablation", 0.0)):
+        embedding_file(folder.root, f"{backbone}-ple-polar-n50-s0", angle)
+    embedding_file(folder.root, "polarnet-shared-polar-n50-s0", 0.0)
+    embedding_file(folder.root, "polarnet-deep-polar-n50-s0", 0.0)  # not in this grid
+    rows = table_rows(paper, "embeddings")
+    cells = [("mtpomo_ablation", "ple"), ("polarnet", "shared"), ("polarnet", "ple")]
+    assert [(row["backbone"], row["encoder"]) for row in rows] == cells
+    assert [row["cosine_separation"] for row in rows] == pytest.approx([0.0, 0.0, 0.5], abs=1e-6)
+    assert (rows[2]["cosine_within"], rows[2]["cosine_between"]) == pytest.approx((1.0, 0.5))
+    assert (rows[2]["points"], rows[2]["num_customers"]) == (4, 50)
+    build_tables(paper, ["embeddings"])
+    text = " ".join(paper.layout.table("embeddings", "md").read_text(encoding="utf-8").split())
+    assert "| Ours | 1.000 | 1.000 | 0.000 | 1.000 | 0.500 | **0.500** |" in text
+    figure = draw_figure(paper, EXPERIMENTS["embeddings"])
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == [
+        "",
+        "Ours, Shared\nseparation 0.000",
+        "MTPOMO, PLE\nseparation 0.000",
+        "Ours, PLE\nseparation 0.500",
+    ]
+    assert figure.axes[3].collections[1].get_offsets().tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["CVRP", "VRPTW"]
+
+
+def test_sizes_of_networks_need_no_run(folder: ResultsFolder, paper: Results) -> None:
+    architecture_file(folder.root, (50, 100))
+    build_tables(paper, ["architectures"])
+    rows = table_rows(paper, "architectures")
+    assert len(rows) == 8 and rows[0]["multiply_adds"] == 2_000_000 * 50
+    text = paper.layout.table("architectures", "md").read_text(encoding="utf-8")
+    assert "MTPOMO (grids)" in text and "4,000,000" in text and "200.0" in text
+    lines = {row["row"]: row for row in table_rows(paper, "paper_comparison") if row["table"] == "architectures"}
+    assert {name: (row["paper"], row["ours"]) for name, row in lines.items()} == {
+        "polarnet ple": (6.98e6, 4e6),
+        "polarnet shared": (1.84e6, 3e6),
+        "polarnet ple / shared": (3.79, pytest.approx(4 / 3)),
+    }
+    figure = draw_figure(paper, EXPERIMENTS["architectures"])
+    assert [axes.get_title() for axes in figure.axes] == ["Parameters", "Multiply-adds, n=50", "Multiply-adds, n=100"]
+    assert [bar.get_width() for bar in figure.axes[2].containers[1]] == [50.0] * 4
+
+
 def test_pictures_show_what_the_tables_hold(folder: ResultsFolder, paper: Results) -> None:
     margin_file(folder.root, "polarnet-ple-po-n50-s0", (9.0, 1.0, 2.0), None)
     margin_file(folder.root, "polarnet-ple-polar-n50-s0", (9.0, 3.0, 5.0), 1)
@@ -110,7 +154,7 @@ def test_pictures_show_what_the_tables_hold(folder: ResultsFolder, paper: Result
     assert gates.axes[0].get_images()[0].get_array().tolist()[0] == pytest.approx([0.1, 0.2, 0.3, 0.4])
 
 
-@pytest.mark.parametrize("name", ["preference_margins", "expert_contributions"])
+@pytest.mark.parametrize("name", ["preference_margins", "expert_contributions", "embeddings"])
 def test_pictures_without_analyses_say_what_makes_them(paper: Results, name: str) -> None:
     with pytest.raises(MissingResultsError, match=f"nothing for {name} at scale paper; make it with: snakemake"):
         draw_figure(paper, EXPERIMENTS[name])

@@ -30,6 +30,8 @@ CONTRACT = {
     "preference_margins": "metric epsilon_percent po polar scale",
     "expert_contributions": "layer task_1_percent task_2_percent task_3_percent shared_percent scale",
     "gate_weights": "backbone variant layer expert gate weight norm contribution_percent scale",
+    "embeddings": "backbone encoder cosine_within cosine_between cosine_separation scale",
+    "architectures": "backbone encoder num_customers parameters encoder_multiply_adds decoder_multiply_adds scale",
     "training_cost": "method num_customers parameters epoch_seconds total_hours peak_memory_gb scale",
     "paper_comparison": "table row column paper ours difference scale",
 }

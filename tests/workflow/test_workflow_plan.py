@@ -36,9 +36,11 @@ def test_quick_plans_every_stage(workflow: Workflow) -> None:
         "evaluate_set_x": 7,
         "analyse_margins": 2,
         "analyse_experts": 1,
+        "analyse_embeddings": 2,
+        "analyse_architectures": 1,
         "write_report": 1,
         "all": 1,
-        "total": 400 + ships,
+        "total": 407 + ships,
     }
 
 

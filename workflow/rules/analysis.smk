@@ -32,3 +32,38 @@ rule analyse_experts:
     shell:
         "python -m polarvrp analyse experts {input.instances} --model {input.policy}"
         " --fingerprint {params.fingerprint} --output {output} > {log} 2>&1"
+
+
+# One thread, since sums in another order make another map.
+rule analyse_embeddings:
+    input:
+        policy=WEIGHTS.format(run=SIZED_RUN),
+        instances=expand(DATASET, split="test", variant=study.training_variants, allow_missing=True),
+    output:
+        EMBEDDINGS,
+    log:
+        layout.log("analyse_embeddings", SIZED_RUN),
+    conda:
+        "../envs/main.yaml"
+    threads: 1
+    params:
+        spec=analysis_spec,
+        fingerprint=fingerprint_of,
+    shell:
+        "python -m polarvrp analyse embeddings {input.instances} --model {input.policy}"
+        " --fingerprint {params.fingerprint} --output {output} > {log} 2>&1"
+
+
+rule analyse_architectures:
+    output:
+        layout.architectures,
+    log:
+        layout.log("analyse_architectures", "all"),
+    conda:
+        "../envs/main.yaml"
+    threads: 1
+    params:
+        spec=architectures_spec,
+        sizes=SIZES,
+    shell:
+        "python -m polarvrp analyse architectures --num-customers {params.sizes} --output {output} > {log} 2>&1"

@@ -24,6 +24,7 @@ METADATA = str(layout.metadata("{run}"))
 EVALUATION = str(layout.evaluation("{run}", "{variant}", "{n}"))
 MARGINS = str(layout.analysis("{run}", "preference_margins"))
 EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
+EMBEDDINGS = str(layout.analysis(SIZED_RUN, "embeddings"))
 SET_X = str(layout.set_x("{run}"))
 SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "{n}"))
 
@@ -197,6 +198,8 @@ NEEDS = {
     "histories": lambda name: histories(listed_runs(name)),
     "margins": lambda name: analyses_of(listed_runs(name), "preference_margins"),
     "experts": lambda name: analyses_of(listed_runs(name), "expert_contributions"),
+    "embeddings": lambda name: analyses_of(listed_runs(name), "embeddings"),
+    "architectures": lambda name: [layout.architectures],
     "tables": lambda name: tables([other for other in study.experiments if other != name]),
 }
 
@@ -250,6 +253,10 @@ def analysis_spec(wildcards):
     return jobs.canonical(jobs.analysis_spec(study, run_of(wildcards)))
 
 
+def architectures_spec(wildcards):
+    return jobs.canonical(jobs.architectures_spec(study))
+
+
 def table_spec(table):
     return jobs.canonical(jobs.table_spec(study, table, listed_runs(table)))
 
@@ -273,5 +280,5 @@ def limit_of(wildcards):
     return jobs.size_config(study, int(wildcards.n)).reference_seconds
 
 
-def names_of(runs):
-    return [run.name for run in runs]
+def only_runs(runs):
+    return ["--runs", *(run.name for run in runs)] if runs else []

@@ -84,5 +84,54 @@ ANALYSES: tuple[Experiment, ...] = (
             draw="polarvrp.tables.analysis_figures:gates",
         ),
     ),
+    Experiment(
+        name="embeddings",
+        title="Separation of variants in encoder embeddings",
+        caption="Mean cosine between the final embeddings of customers of the same variant, of different variants, and "
+        "their difference, on the training variants; smaller size, backbones of the grid trained by POLAR. Bold marks "
+        "the encoder that separates variants most.",
+        runs="polarvrp.study.experiments:grid_runs",
+        rows="polarvrp.tables.embeddings:embeddings",
+        render="polarvrp.tables.embeddings:render_embeddings",
+        keys={"backbone": TEXT, "encoder": TEXT, "seed": INTEGER},
+        values={
+            **dict.fromkeys(("cosine_within", "cosine_between", "cosine_separation"), REAL),
+            **dict.fromkeys(("points", "num_customers"), INTEGER),
+        },
+        needs=("embeddings",),
+        target="analyses",
+        group="analysis",
+        grid=Grid(axis="encoder", paradigm="polar", values=("shared", "ple")),
+        figure=Figure(
+            title="t-SNE of encoder embeddings",
+            caption="t-SNE maps of the final embeddings of customers, coloured by training variant: a column a "
+            "backbone, a row an encoder, with the difference of mean cosines within and between variants.",
+            draw="polarvrp.tables.analysis_figures:embeddings",
+        ),
+    ),
+    Experiment(
+        name="architectures",
+        title="Parameters and multiply-adds",
+        caption="Parameters of every network, and multiply-adds of one instance: the encoder once, the decoder for a "
+        "greedy rollout from every customer, without symmetries. Matrix products are counted, mixtures with all their "
+        "choices.",
+        runs="polarvrp.study.experiments:no_runs",
+        rows="polarvrp.tables.architectures:architectures",
+        render="polarvrp.tables.architectures:render_architectures",
+        keys={"backbone": TEXT, "encoder": TEXT, "num_customers": INTEGER},
+        values=dict.fromkeys(
+            ("parameters", "encoder_multiply_adds", "decoder_multiply_adds", "multiply_adds", "steps"), INTEGER
+        ),
+        needs=("architectures",),
+        target="analyses",
+        group="analysis",
+        paper="polarvrp.tables.architectures:compare_architectures",
+        figure=Figure(
+            title="Parameters and multiply-adds of an instance",
+            caption="Parameters of every network, and multiply-adds of one instance in encoder and decoder, a panel a "
+            "size.",
+            draw="polarvrp.tables.analysis_figures:architectures",
+        ),
+    ),
 )
 """In the order of the report."""

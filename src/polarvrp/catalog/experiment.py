@@ -77,7 +77,8 @@ class Experiment:
         values: Value columns and their types; values may be missing.
         needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
             and as references; those of ``shipped`` models; ``set_x`` costs; ``histories`` of its runs; an analysis of
-            each of them, ``margins`` or ``experts``; other ``tables``.
+            each of them, ``margins``, ``experts`` or ``embeddings``; ``architectures`` without any run; other
+            ``tables``.
         target: Target of the workflow that makes what is missing.
         group: ``main`` tables, ``ablation`` grids and sweeps, ``analysis`` of trained models, or ``summary``.
         grid: Set for a grid.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,7 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     margins.set_defaults(analyse=_margins)
     experts = analyses.add_parser("experts", help="gates and contributions of PLE's experts by layer and variant")
     experts.set_defaults(analyse=_experts)
-    for analysis in (experts,):
+    embeddings = analyses.add_parser("embeddings", help="embeddings of customers and their t-SNE map, by variant")
+    embeddings.set_defaults(analyse=_embeddings)
+    architectures = analyses.add_parser("architectures", help="parameters and multiply-adds of every network")
+    architectures.add_argument("--num-customers", type=int, nargs="+", default=[50, 100], metavar="N", help="sizes")
+    architectures.set_defaults(analyse=_architectures)
+    for analysis in (experts, embeddings):
         analysis.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="a set a variant")
         analysis.add_argument("--model", required=True, metavar="RUN_OR_PATH", help="as in polarvrp evaluate")
         analysis.add_argument("--fingerprint", help="refuse weights trained by another specification")
@@ -49,17 +54,35 @@ def _experts(options: argparse.Namespace) -> None:
     _analyse_model(options, experts.expert_contributions, experts.SCHEMA)
 
 
+def _embeddings(options: argparse.Namespace) -> None:
+    from polarvrp.analysis import embeddings
+
+    _analyse_model(options, embeddings.embeddings, embeddings.SCHEMA)
+
+
+def _architectures(options: argparse.Namespace) -> None:
+    from polarvrp.analysis import architectures
+    from polarvrp.machine import versions
+
+    frame = architectures.architectures(options.num_customers)
+    _write(options.output, frame, architectures.SCHEMA, {"versions": versions()})
+
+
 def _analyse_model(
     options: argparse.Namespace, analyse: Callable[[Policy, list[Instances[NodeArrays]]], DataFrame], schema: Schema
 ) -> None:
     """Encode the sets with the model on CPU cores, where numbers are the same on every machine, and write the rows."""
-    import pyarrow as pa
-
     from polarvrp.evaluation.models import load_trained
-    from polarvrp.files import write_parquet
     from polarvrp.problem.datasets import read_instances
 
     sets = [read_instances(path) for path in options.instances]
     trained = load_trained(options.model, fingerprint=options.fingerprint, device="cpu")
-    frame = analyse(trained.policy, sets)
-    write_parquet(options.output, pa.Table.from_pandas(frame, schema, preserve_index=False), trained.origin)
+    _write(options.output, analyse(trained.policy, sets), schema, trained.origin)
+
+
+def _write(output: Path, frame: DataFrame, schema: Schema, provenance: dict[str, Any]) -> None:
+    import pyarrow as pa
+
+    from polarvrp.files import write_parquet
+
+    write_parquet(output, pa.Table.from_pandas(frame, schema, preserve_index=False), provenance)

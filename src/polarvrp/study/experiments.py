@@ -95,6 +95,11 @@ def cost_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     ]
 
 
+def no_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """Runs of an experiment that needs none."""
+    return []
+
+
 def own_encoder(backbone: str) -> str:
     """Encoder of a backbone in the main tables, else its own stack; the grid of paradigms holds it fixed."""
     method = method_of(backbone)

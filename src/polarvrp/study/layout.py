@@ -81,6 +81,11 @@ class Layout:
         """What an analysis found in a trained model or its training."""
         return self.root / "analysis" / run / f"{name}.parquet"
 
+    @property
+    def architectures(self) -> Path:
+        """Size of every network, which no training changes."""
+        return self.root / "analysis" / "architectures.parquet"
+
     def solved(self, file: str) -> Path:
         """Solution of one of the user's own files, named by its path below its folder."""
         return self.root / "solve" / file / "solutions.parquet"

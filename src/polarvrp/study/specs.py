@@ -239,6 +239,11 @@ def analysis_spec(study: StudyConfig, run: RunSpec) -> Spec:
     return margins_spec(study, run) | {"test": _draw(study, "test")}
 
 
+def architectures_spec(study: StudyConfig) -> Spec:
+    """What the sizes of all networks depend on."""
+    return {"code": ANALYSIS_CODE_VERSION, "sizes": [size.num_customers for size in study.sizes]}
+
+
 def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
     """What a table depends on beside the files that it reads; those of shipped models stand outside of the results."""
     listed = {"shipped", "set_x"}.intersection(EXPERIMENTS[table].needs)

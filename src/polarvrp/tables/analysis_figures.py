@@ -1,18 +1,27 @@
 """Figures of what trained models and their trainings say beside gaps."""
 
+from typing import Any
+
+import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import Experiment
+from polarvrp.tables.architectures import NETWORK, network_label
 from polarvrp.tables.drawing import COLOURS, MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
+from polarvrp.tables.embeddings import embedding_runs, embeddings_of
 from polarvrp.tables.experts import contribution_runs, expert_label, experts_of
 from polarvrp.tables.figures import figure_of
 from polarvrp.tables.labels import AVERAGE, variant_rank
 from polarvrp.tables.margins import margin_label, margin_runs, margins_of, refining_epochs
 from polarvrp.tables.means import complete_mean
 from polarvrp.tables.sources import MissingResultsError, Results
+
+_PLAIN = "#7F7F7F"
 
 
 def margins(results: Results, experiment: Experiment) -> Figure:
@@ -99,6 +108,64 @@ def gates(results: Results, experiment: Experiment) -> Figure:
         row[0].set_ylabel(BACKBONES[backbone].label)
     figure.colorbar(image, ax=grid, label="output of the gate", shrink=0.6)
     head(figure, f"{figure_of(experiment).title}, n={frame['num_customers'].iloc[0]}", results.scale)
+    return figure
+
+
+def embeddings(results: Results, experiment: Experiment) -> Figure:
+    """t-SNE maps coloured by variant: a row an encoder, a column a backbone; the first seed."""
+    runs = embedding_runs(results, experiment)
+    if not runs:
+        raise missing_analysis(results, experiment)
+    backbones = list(dict.fromkeys(run.backbone for run in runs))
+    encoders = [name for name in ENCODERS if name in {run.encoder for run in runs}]
+    separations = results.table(experiment.name).set_index(["backbone", "encoder", "seed"])["cosine_separation"]
+    figure = Figure(figsize=(max(3.2 * len(backbones), 7.0), 1.6 + 3.0 * len(encoders)), layout="constrained")
+    grid = figure.subplots(len(encoders), len(backbones), squeeze=False)
+    colours: dict[str, Any] = {}
+    for run in reversed(runs):  # so that the first seed is drawn last
+        axes = grid[encoders.index(run.encoder), backbones.index(run.backbone)]
+        points = embeddings_of(results, run)
+        axes.clear()
+        variants = sorted(points["variant"].unique(), key=variant_rank)
+        colours = {variant: mpl.colormaps["tab20"](rank) for rank, variant in enumerate(variants)}
+        for variant, colour in colours.items():
+            here = points[points["variant"] == variant]
+            axes.scatter(here["x"], here["y"], s=5, lw=0, color=[colour])
+        separation = separations[run.backbone, run.encoder, run.seed]
+        title = f"{BACKBONES[run.backbone].label}, {ENCODERS[run.encoder].label}"
+        axes.set(title=f"{title}\nseparation {separation:.3f}", xticks=[], yticks=[])
+    head(figure, f"{figure_of(experiment).title}, n={runs[0].num_customers}", results.scale)
+    handles = [Line2D([], [], label=name, color=colour, marker="o", ls="", ms=5) for name, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=8 if len(backbones) > 2 else 4)
+    return figure
+
+
+def architectures(results: Results, experiment: Experiment) -> Figure:
+    """Bars of parameters and, a panel a size, of multiply-adds in encoder and decoder; a row a network."""
+    frame = results.table(experiment.name)
+    sizes = sorted(frame["num_customers"].unique())
+    networks = list(frame[NETWORK].drop_duplicates().itertuples(index=False, name=None))
+    labels = [", ".join(network_label(*network)) for network in networks]
+    figure = Figure(figsize=(3.4 + 3.2 * (1 + len(sizes)), 1.6 + 0.26 * len(networks)), layout="constrained")
+    colours = dict(zip(("encoder", "decoder"), COLOURS, strict=False))
+    first, *others = figure.subplots(1, 1 + len(sizes), sharey=True)
+    counts = frame.drop_duplicates(NETWORK).set_index(NETWORK)["parameters"].reindex(networks) / 1e6
+    first.barh(range(len(networks)), counts.astype("float64"), color=_PLAIN, height=0.75)
+    first.set(title="Parameters", xlabel="million", ylim=(len(networks) - 0.5, -0.5))
+    first.set_yticks(range(len(networks)), labels)
+    for axes, size in zip(others, sizes, strict=True):
+        here = frame[frame["num_customers"] == size].set_index(NETWORK).reindex(networks)
+        left = pd.Series(0.0, here.index)
+        for part, colour in colours.items():
+            width = here[f"{part}_multiply_adds"].astype("float64") / 1e6
+            axes.barh(range(len(networks)), width, left=left, color=colour, height=0.75)
+            left += width
+        axes.set(title=f"Multiply-adds, n={size}", xlabel="million")
+    for axes in (first, *others):
+        tidy(axes, "x")
+    head(figure, figure_of(experiment).title, results.scale)
+    parts = {part.capitalize(): {"color": colour, "marker": "s"} for part, colour in colours.items()}
+    legend(figure, parts, line=False)
     return figure
 
 
