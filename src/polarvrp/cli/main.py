@@ -25,6 +25,7 @@ COMMANDS = {
     "convert-weights": "make others' weights a model here",
     "models": "list shipped and local models with sizes, variants and gaps",
     "doctor": "check the machine: card, versions, rates, every kernel",
+    "status": "say what of a study is done, runs, failed or is missing, and how long the rest takes",
     "tables": "build tables from the results that exist",
     "figures": "draw figures from the tables that exist",
     "report": "put tables and figures into one HTML page",

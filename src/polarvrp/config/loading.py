@@ -48,16 +48,19 @@ def scale_file(config: Mapping[str, Any]) -> str:
     return f"scales/{scale}.yaml"
 
 
-def load_study(overrides: Path | None = None, folder: Path = Path("config")) -> StudyConfig:
+def load_study(overrides: Path | None = None, folder: Path = Path("config"), scale: str | None = None) -> StudyConfig:
     """The study of the configuration files, merged as the workflow merges them.
 
     Args:
         overrides: A user's own file; its values win over both others, and its ``scale`` chooses the second.
         folder: Holds ``config.yaml`` and ``scales/``.
+        scale: Wins over that of the files, as ``--config scale=`` does.
 
     Raises:
         ConfigError: If a file is missing or no YAML mapping, or a value is unknown, missing or contradictory.
     """
     own = {} if overrides is None else read_yaml(overrides)
+    if scale is not None:
+        own = {**own, "scale": scale}
     config = merge(read_yaml(folder / "config.yaml"), own)
     return StudyConfig.from_mapping(merge(merge(config, read_yaml(folder / scale_file(config))), own))

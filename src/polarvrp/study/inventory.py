@@ -1,0 +1,133 @@
+"""Jobs of a whole study and the files that each makes: the workflow's plan, without the workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarvrp.catalog.experiments import EXPERIMENTS, tables
+from polarvrp.config.study import StudyConfig
+from polarvrp.study import experiments
+from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
+from polarvrp.study.runs import RunSpec
+from polarvrp.study.specs import chunk_starts, size_config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job of the workflow.
+
+    Attributes:
+        rule: Folder of its log.
+        name: Of its log.
+        outputs: Files that exist once it is done.
+        whole: File that makes it needless, such as the merged set of its chunk.
+        run: Trained model that it makes or tests.
+        core_seconds: What it costs, where its settings say so.
+    """
+
+    rule: str
+    name: str
+    outputs: tuple[Path, ...]
+    whole: Path | None = None
+    run: RunSpec | None = None
+    core_seconds: float | None = None
+
+
+def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) -> dict[str, list[Job]]:
+    """Jobs that the workflow's target ``all`` needs, done or not, by stage.
+
+    Args:
+        study: The study.
+        layout: Of its results.
+        trained: Runs that tables list beside those that they ask for.
+    """
+    at_hand = {*experiments.study_runs(study), *trained}
+    names = [name for name in EXPERIMENTS if name in study.experiments or name not in tables()]
+    listed = {name: experiments.table_runs(study, name, at_hand) for name in names}
+
+    def runs_for(*needs: str) -> list[RunSpec]:
+        """Runs of the experiments that have one of these needs, each once."""
+        asking = [name for name in names if not set(needs).isdisjoint(EXPERIMENTS[name].needs)]
+        return list(dict.fromkeys(run for name in asking for run in listed[name]))
+
+    seen, unseen, set_x = runs_for("training_variants"), runs_for("unseen_variants"), runs_for("set_x")
+    trainings = list(dict.fromkeys((*seen, *unseen, *set_x, *runs_for("histories"))))
+    solved = _solved_sets(study, seen, unseen)
+    tested = {(name, run.num_customers) for run in seen for name in study.training_variants}
+    tested |= {(name, run.num_customers) for run in unseen for name in study.zero_shot_variants}
+    validated = {(name, run.num_customers) for run in trainings for name in study.training_variants}
+    return {
+        "sets": [*_sets(layout, "validation", validated), *_sets(layout, "test", tested.union(solved))],
+        "references": [job for name, size in solved for job in _chunks(study, layout, name, size)],
+        "trainings": [_job("train_policy", run.name, [layout.weights(run.name)], run) for run in trainings],
+        "evaluations": _evaluations(layout, "evaluate_policy", seen, study.training_variants),
+        "zero-shot": _evaluations(layout, "evaluate_zero_shot", unseen, study.zero_shot_variants),
+        "Set-X": [_job("evaluate_set_x", run.name, [layout.set_x(run.name)], run) for run in set_x],
+        "tables": [
+            _job("build_table", name, [layout.table(name, end) for end in TABLE_SUFFIXES])
+            for name in names
+            if EXPERIMENTS[name].rows
+        ],
+        "figures": [
+            _job("draw_figure", name, [layout.figure(name, end) for end in FIGURE_SUFFIXES])
+            for name in names
+            if EXPERIMENTS[name].figure
+        ],
+        "report": [_job("write_report", "all", [layout.report])],
+    }
+
+
+def _job(rule: str, name: str, outputs: Iterable[Path], run: RunSpec | None = None) -> Job:
+    return Job(rule=rule, name=name, outputs=tuple(outputs), run=run)
+
+
+def _sets(layout: Layout, split: str, wanted: Iterable[tuple[str, int]]) -> list[Job]:
+    return [
+        _job("generate_dataset", f"{split}-{name}-n{size}", [layout.dataset(split, name, size)])
+        for name, size in sorted(wanted)
+    ]
+
+
+def _evaluations(layout: Layout, rule: str, runs: Iterable[RunSpec], variants: Collection[str]) -> list[Job]:
+    return [
+        _job(rule, run.name, [layout.evaluation(run.name, name, run.num_customers) for name in variants], run)
+        for run in runs
+        if variants
+    ]
+
+
+def _solved_sets(study: StudyConfig, seen: Iterable[RunSpec], unseen: Iterable[RunSpec]) -> list[tuple[str, int]]:
+    """Variant and size of each test set that solvers solve: all at full scale, else those that no one published."""
+    everywhere = study.training_variants + study.zero_shot_variants
+    sizes = [size.num_customers for size in study.sizes] if study.scale == "paper" else study.solved_sizes
+    asked = [(name, size) for size in sizes for name in everywhere]
+    for runs, variants in ((seen, study.training_variants), (unseen, study.zero_shot_variants)):
+        needed = {run.num_customers for run in runs}.intersection(study.solved_sizes)
+        asked += [(name, size) for size in sorted(needed) for name in variants]
+    return list(dict.fromkeys(asked)) if study.references.solvers else []
+
+
+def _chunks(study: StudyConfig, layout: Layout, variant: str, size: int) -> list[Job]:
+    """Jobs that solve a test set, each by one solver and a part of the instances."""
+    starts, jobs = chunk_starts(study, "test"), []
+    limit_s = size_config(study, size).reference_seconds
+    for solver in study.references.solvers:
+        whole = layout.reference("test", solver, variant, size)
+        if len(starts) == 1:
+            core_seconds = limit_s * study.datasets.test_instances
+            name = f"test-{solver}-{variant}-n{size}"
+            jobs.append(Job(rule="solve_references", name=name, outputs=(whole,), core_seconds=core_seconds))
+        for start in starts if len(starts) > 1 else ():
+            count = min(starts.step, study.datasets.test_instances - start)
+            jobs.append(
+                Job(
+                    rule="solve_reference_chunk",
+                    name=f"test-{solver}-{variant}-n{size}-{start}",
+                    outputs=(layout.reference_chunk("test", solver, variant, size, start),),
+                    whole=whole,
+                    core_seconds=limit_s * count,
+                )
+            )
+    return jobs
