@@ -12,7 +12,10 @@ import pytest
 from helpers.library_texts import SOLOMON, TWINS
 from helpers.snakemake import Workflow
 from polarvrp.catalog.experiments import tables
+from polarvrp.config.loading import load_study
 from polarvrp.machine import has_gpu_driver
+from polarvrp.study.inventory import inventory
+from polarvrp.study.layout import Layout
 from polarvrp.study.shipped import shipped_models
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +55,31 @@ def test_paper_plans_the_whole_paper_in_chunks(workflow: Workflow) -> None:
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 54
     assert jobs["evaluate_zero_shot"] == jobs["evaluate_set_x"] == 7
     assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
+
+
+@pytest.mark.parametrize("scale", ["quick", "laptop", "paper"])
+def test_status_counts_the_jobs_that_the_workflow_plans(workflow: Workflow, tmp_path: Path, scale: str) -> None:
+    planned = workflow.dry("--config", f"scale={scale}").jobs
+    (tmp_path / "scale.yaml").write_text(f"scale: {scale}\n")
+    jobs = inventory(load_study(tmp_path / "scale.yaml", ROOT / "config"), Layout(), [])
+    known = {stage: len(of_stage) for stage, of_stage in jobs.items()}
+
+    def of(*beginnings: str) -> int:
+        return sum(count for rule, count in planned.items() if rule.startswith(beginnings))
+
+    assert known == {
+        "sets": of("generate_"),
+        "references": of("solve_reference"),
+        "trainings": of("train_"),
+        "evaluations": of("evaluate_policy"),
+        "zero-shot": of("evaluate_zero_shot"),
+        "Set-X": of("evaluate_set_x"),
+        "analyses": of("analyse_"),
+        "tables": of("build_"),
+        "figures": of("draw_"),
+        "report": of("write_report"),
+    }
+    assert sum(known.values()) + of("merge_", "all") == planned["total"]
 
 
 def test_a_table_asks_for_what_it_compares(workflow: Workflow) -> None:

@@ -13,6 +13,12 @@ from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.specs import chunk_starts, size_config
 
+ANALYSES = {
+    "margins": ("analyse_margins", "preference_margins"),
+    "experts": ("analyse_experts", "expert_contributions"),
+}
+"""Rule and file of what analyses need of each run, by the need's name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -53,9 +59,10 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
         return list(dict.fromkeys(run for name in asking for run in listed[name]))
 
     seen, unseen, set_x = runs_for("training_variants"), runs_for("unseen_variants"), runs_for("set_x")
-    trainings = list(dict.fromkeys((*seen, *unseen, *set_x, *runs_for("histories"))))
+    trainings = list(dict.fromkeys((*seen, *unseen, *set_x, *runs_for("histories", *ANALYSES))))
+    analysed = {need: runs_for(need) for need in ANALYSES}
     solved = _solved_sets(study, seen, unseen)
-    tested = {(name, run.num_customers) for run in seen for name in study.training_variants}
+    tested = {(name, run.num_customers) for run in (*seen, *analysed["experts"]) for name in study.training_variants}
     tested |= {(name, run.num_customers) for run in unseen for name in study.zero_shot_variants}
     validated = {(name, run.num_customers) for run in trainings for name in study.training_variants}
     return {
@@ -65,6 +72,11 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
         "evaluations": _evaluations(layout, "evaluate_policy", seen, study.training_variants),
         "zero-shot": _evaluations(layout, "evaluate_zero_shot", unseen, study.zero_shot_variants),
         "Set-X": [_job("evaluate_set_x", run.name, [layout.set_x(run.name)], run) for run in set_x],
+        "analyses": [
+            _job(rule, run.name, [layout.analysis(run.name, name)], run)
+            for need, (rule, name) in ANALYSES.items()
+            for run in analysed[need]
+        ],
         "tables": [
             _job("build_table", name, [layout.table(name, end) for end in TABLE_SUFFIXES])
             for name in names
