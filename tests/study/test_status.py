@@ -13,6 +13,7 @@ from polarvrp.cli.main import main
 from polarvrp.cli.status import data_size, duration
 from polarvrp.config.study import StudyConfig
 from polarvrp.files import write_text
+from polarvrp.study import shipped
 from polarvrp.study.inventory import Job, inventory
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
@@ -135,6 +136,19 @@ def test_references_that_were_published_are_solved_at_full_scale_only(tmp_path: 
     assert not inventory(study(tmp_path, scale="quick", **own), Layout(), [])["references"]
     no_solver = study(tmp_path, scale="paper", references={"solvers": []})
     assert not inventory(no_solver, Layout(), [])["references"]
+
+
+def test_models_that_ship_are_tested_where_no_solutions_come_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
+    for size in (20, 50):
+        make((tmp_path / f"pretrained-n{size}" / "weights.safetensors",))
+    jobs = inventory(study(tmp_path, scale="quick", variants=["CVRP", "VRPMB"]), Layout(), [])
+    assert [(job.rule, job.outputs) for job in jobs["shipped"]] == [
+        ("evaluate_shipped", (Layout().shipped_evaluation("pretrained-n20", "CVRP", 20),)),
+        ("evaluate_shipped_zero_shot", (Layout().shipped_evaluation("pretrained-n20", "VRPMB", 20),)),
+    ]
 
 
 def test_the_last_chunk_of_a_set_holds_the_remainder(tmp_path: Path) -> None:

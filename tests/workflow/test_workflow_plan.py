@@ -72,6 +72,7 @@ def test_status_counts_the_jobs_that_the_workflow_plans(workflow: Workflow, tmp_
         "references": of("solve_reference"),
         "trainings": of("train_"),
         "evaluations": of("evaluate_policy"),
+        "shipped": of("evaluate_shipped"),
         "zero-shot": of("evaluate_zero_shot"),
         "Set-X": of("evaluate_set_x"),
         "analyses": of("analyse_"),

@@ -53,7 +53,8 @@ def execute(options: argparse.Namespace) -> int:
 def _lines(status: Status, cores: int, gpus: int) -> Iterator[str]:
     yield _row("", *STATES, "of")
     for stage, states in status.states.items():
-        yield _row(stage, *(states.count(state) or "-" for state in STATES), len(states))
+        if states:
+            yield _row(stage, *(states.count(state) or "-" for state in STATES), len(states))
     yield from _rest(status, cores, gpus)
     for training in status.trainings:
         if training.state != "missing" or training.epochs:

@@ -11,6 +11,7 @@ from polarvrp.config.study import StudyConfig
 from polarvrp.study import experiments
 from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
 from polarvrp.study.runs import RunSpec
+from polarvrp.study.shipped import shipped_models, shipped_name
 from polarvrp.study.specs import chunk_starts, size_config
 
 ANALYSES = {
@@ -64,6 +65,10 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
     solved = _solved_sets(study, seen, unseen)
     tested = {(name, run.num_customers) for run in (*seen, *analysed["experts"]) for name in study.training_variants}
     tested |= {(name, run.num_customers) for run in unseen for name in study.zero_shot_variants}
+    own = _shipped(study, layout, names)
+    tested |= {
+        (path.name.partition("-n")[0], size) for size, jobs in own.items() for job in jobs for path in job.outputs
+    }
     validated = {(name, run.num_customers) for run in trainings for name in study.training_variants}
     return {
         "sets": [*_sets(layout, "validation", validated), *_sets(layout, "test", tested.union(solved))],
@@ -72,6 +77,7 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
         "evaluations": _evaluations(layout, "evaluate_policy", seen, study.training_variants),
         "zero-shot": _evaluations(layout, "evaluate_zero_shot", unseen, study.zero_shot_variants),
         "Set-X": [_job("evaluate_set_x", run.name, [layout.set_x(run.name)], run) for run in set_x],
+        "shipped": [job for jobs in own.values() for job in jobs],
         "analyses": [
             _job(rule, run.name, [layout.analysis(run.name, name)], run)
             for need, (rule, name) in ANALYSES.items()
@@ -108,6 +114,26 @@ def _evaluations(layout: Layout, rule: str, runs: Iterable[RunSpec], variants: C
         for run in runs
         if variants
     ]
+
+
+def _shipped(study: StudyConfig, layout: Layout, names: Iterable[str]) -> dict[int, list[Job]]:
+    """Evaluations of the models that ship, by size, for sizes that no published solution is of."""
+    needs = [EXPERIMENTS[name].needs for name in names if "shipped" in EXPERIMENTS[name].needs]
+    kinds = {
+        "evaluate_shipped": study.training_variants if any("unseen_variants" not in need for need in needs) else (),
+        "evaluate_shipped_zero_shot": study.zero_shot_variants
+        if any("unseen_variants" in need for need in needs)
+        else (),
+    }
+    return {
+        size: [
+            _job(rule, f"n{size}", [layout.shipped_evaluation(shipped_name(size), name, size) for name in variants])
+            for rule, variants in kinds.items()
+            if variants
+        ]
+        for size in study.solved_sizes
+        if shipped_name(size) in shipped_models()
+    }
 
 
 def _solved_sets(study: StudyConfig, seen: Iterable[RunSpec], unseen: Iterable[RunSpec]) -> list[tuple[str, int]]:
