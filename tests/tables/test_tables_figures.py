@@ -1,5 +1,9 @@
 """Figures: drawn from tables of the right scale, labelled with it, and the same bytes for the same numbers."""
 
+import json
+from typing import Any
+
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -68,12 +72,40 @@ def test_grids_have_a_panel_a_backbone_with_means(folder: ResultsFolder) -> None
     assert titles == ["MTPOMO\nShared 3.50, PLE 1.50", "Ours\nShared 3.50, PLE 1.50"]
 
 
-def test_curves_show_every_epoch(quick: Results) -> None:
-    figure = drawn(quick, "training_curves")
-    cost, gap = figure.axes
-    assert cost.get_lines()[0].get_xydata().tolist() == [[1, 1.0], [2, 0.5]]
-    assert gap.get_ylabel() == "validation gap (%)"
-    assert legend(figure) == ["Ours"]
+def test_curves_go_by_instances_and_by_time(folder: ResultsFolder) -> None:
+    """Costs of a stage on some variants do not compare; dotted lines mark where the next stage begins."""
+    run = "moses-shared-rl-n10-s0"
+    folder.train(run, epoch_seconds=(60.0, 60.0, 120.0), refined=(0, 0, 0), memory=(1.0, 1.0, 1.0))
+    path = folder.root / "models" / run / "history.parquet"
+    history = pd.read_parquet(path).assign(stage=[1, 1, 2], instances_per_second=10.0, sampled_cost=[5.0, 4.0, 9.0])
+    history.to_parquet(path)
+    stages: list[dict[str, Any]] = [{"name": "base", "variants": ["CVRP"]}, {"name": "mixture"}]
+    about = path.with_name("metadata.json")
+    about.write_text(json.dumps({"spec": {"training": {"stages": stages}}}), encoding="utf-8")
+    cost, by_instances, by_time = drawn(Results(folder.root, "quick"), "training_curves").axes
+    (costs, mark), (gaps, _), (timed, timed_mark) = (axes.get_lines() for axes in (cost, by_instances, by_time))
+    assert costs.get_xydata().tolist() == [[2400, 9.0]]
+    assert gaps.get_xydata()[:, 0].tolist() == [600, 1200, 2400]
+    assert timed.get_xydata()[:, 0].tolist() == [1, 2, 4] and by_time.get_xlabel() == "minutes of training"
+    assert (mark.get_xdata()[0], timed_mark.get_xdata()[0], mark.get_linestyle()) == (1200, 2, ":")
+    assert {axes.get_ylabel() for axes in (by_instances, by_time)} == {"gap to one local search (%)"}
+
+
+def test_axes_of_gaps_say_what_they_are_to(quick: Results) -> None:
+    assert {axes.get_xlabel() for axes in drawn(quick, "in_distribution").axes} == {"gap to our PyVRP costs (%)"}
+    assert drawn(quick, "encoder_settings").axes[0].get_xlabel() == "gap to our PyVRP costs (%)"
+
+
+@pytest.mark.parametrize("name", ["in_distribution", "zero_shot", "training_paradigms", "training_curves"])
+def test_nothing_is_clipped(study: Results, name: str) -> None:
+    """All methods of the paper have a place in the legend, and the legend has one in the picture."""
+    figure = drawn(study, name)
+    figure.draw_without_rendering()
+    box, picture = figure.legends[0].get_window_extent(), figure.bbox
+    assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.width and box.y1 <= picture.height
+    for axes in figure.axes:
+        around = axes.get_tightbbox()
+        assert around is not None and around.x0 >= -1 and around.y0 >= box.y1 - 1 and around.x1 <= picture.width + 1
 
 
 @pytest.mark.parametrize("name", ["in_distribution", "training_curves"])

@@ -41,6 +41,7 @@ def _sweep(name: str, title: str, caption: str, paper: str, sweep: Sweep) -> Exp
         values={
             **dict.fromkeys(("mean_gap_percent", *seconds), REAL),
             **dict.fromkeys(("variants", "num_customers"), INTEGER),
+            "reference": TEXT,
         },
         needs=("training_variants", "histories"),
         target="ablations",
@@ -119,7 +120,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             rows="polarvrp.tables.grids:grid_rows",
             render="polarvrp.tables.grids:render_grid",
             keys={"backbone": TEXT, "paradigm": TEXT, "variant": TEXT, "seed": INTEGER},
-            values={"gap_percent": REAL, "num_customers": INTEGER},
+            values={"gap_percent": REAL, "num_customers": INTEGER, "reference": TEXT},
             needs=("training_variants", "histories"),
             target="ablations",
             group="ablation",
@@ -140,7 +141,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             rows="polarvrp.tables.grids:encoder_rows",
             render="polarvrp.tables.grids:render_encoders",
             keys={"backbone": TEXT, "encoder": TEXT, "variant": TEXT, "seed": INTEGER},
-            values={"gap_percent": REAL, "parameters": INTEGER, "num_customers": INTEGER},
+            values={"gap_percent": REAL, "parameters": INTEGER, "num_customers": INTEGER, "reference": TEXT},
             needs=("training_variants", "histories"),
             target="ablations",
             group="ablation",
@@ -240,7 +241,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             name="training_curves",
             title="Training curves",
-            caption="Mean sampled cost and gap on the validation sets by epoch, for every compared method.",
+            caption="Mean sampled cost and gap on the validation sets while they train, for every compared method.",
             runs="polarvrp.study.experiments:main_runs",
             keys={},
             values={},
@@ -249,8 +250,12 @@ EXPERIMENTS: dict[str, Experiment] = {
             group="summary",
             figure=Figure(
                 title="Training curves",
-                caption="Mean sampled cost and gap on the validation sets by epoch, a row of panels a size.",
-                draw="polarvrp.tables.figures:training_curves",
+                caption="Mean sampled cost and validation gap against training instances, and the gap against time; a "
+                "row of panels a size, a line a seed. The gap is to one local search from a nearest-neighbour tour, so "
+                "that good policies fall below 0. Dotted lines mark where a further stage of a training begins; costs "
+                "of stages on some of the variants do not compare and are left out. Time is that of the steps, without "
+                "validation.",
+                draw="polarvrp.tables.curves:training_curves",
             ),
         ),
     )

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, tables
-from polarvrp.catalog.methods import METHODS, PUBLISHED
+from polarvrp.catalog.methods import METHODS, PUBLISHED, SOLVERS
 from polarvrp.catalog.records import resolve
 from polarvrp.tables.claims import CLAIMS, compare_claims
 from polarvrp.tables.formats import plain
@@ -65,7 +65,9 @@ def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[Print
     shown = frame[averages | ~averages.groupby(frame["table"]).transform("any")]
     shown = shown.assign(kind=shown["note"].str.partition(":")[0])
     kinds = written(shown, "Note", "kind", lambda kind: "" if pd.isna(kind) else kind)
-    wrong = frame[frame["note"].str.startswith(MISPRINT, na=False)]
+    # Each misprint once: that of a solver stands beside its published solutions.
+    once = ~frame["column"].str.partition(" ")[0].isin(SOLVERS)
+    wrong = frame[once & frame["note"].str.startswith(MISPRINT, na=False)]
     wrong = wrong.assign(text=wrong["note"].str.removeprefix(MISPRINT).str.partition(";")[0])
     rights = written(wrong, "Misprint", "text", str)
     printed = [

@@ -8,11 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from polarvrp.tables.formats import scale_warning
-from polarvrp.tables.labels import is_external, is_imported
+from polarvrp.tables.labels import is_external, is_imported, is_shipped
 
 # Okabe and Ito's colours, told apart with every common colour blindness; markers tell them apart in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#D55E00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "*")
+_OURS_COLOUR, _SHIPPED_MARKERS = COLOURS[6], ("p", "h", "d")
+"""Shipped models are of our method and told from it, and from each other, by their markers."""
+
 _SOLVER_LOOKS = {
     "pyvrp": {"color": "#8C8C8C", "marker": "<"},
     "ortools": {"color": "#8C8C8C", "marker": "X"},
@@ -42,6 +45,8 @@ def looks_of(series: Sequence[str], labels: Mapping[str, str]) -> Look:
         rank = places.index(name) if name in places else position
         colour, marker = rank % len(COLOURS), (rank + rank // len(COLOURS)) % len(MARKERS)
         looks[name] = _SOLVER_LOOKS.get(name, {"color": COLOURS[colour], "marker": MARKERS[marker]})
+        if is_shipped(name):
+            looks[name] = {"color": _OURS_COLOUR, "marker": _SHIPPED_MARKERS[position % len(_SHIPPED_MARKERS)]}
     return looks
 
 
@@ -68,4 +73,7 @@ def legend(figure: Figure, styles: Look, line: bool) -> None:
         Line2D([], [], label=label, linestyle="-" if line else "", markersize=dot_size(style) ** 0.5, **style)
         for label, style in styles.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
+    # An entry takes its marker and some 0.08 inches a character; a legend wider than the figure would be clipped.
+    widest = 0.6 + 0.08 * max(map(len, styles), default=0)
+    columns = max(int(figure.get_figwidth() / widest), 1)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns, 5))

@@ -9,9 +9,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
@@ -20,9 +18,18 @@ from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
 from polarvrp.files import atomic_path
 from polarvrp.study.layout import FIGURE_SUFFIXES
-from polarvrp.tables.drawing import MARKED_EPOCHS, STYLE, Look, dot_size, head, legend, looks_of, tidy
+from polarvrp.tables.drawing import STYLE, Look, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import is_external, labels_of, method_label, method_rank, stem_of, variant_rank
+from polarvrp.tables.labels import (
+    is_external,
+    is_shipped,
+    labels_of,
+    method_label,
+    method_rank,
+    references_said,
+    stem_of,
+    variant_rank,
+)
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.sources import MissingResultsError, Results
 
@@ -82,14 +89,14 @@ def methods(results: Results, experiment: Experiment) -> Figure:
     frame = results.table(experiment.name)
     labels = labels_of(frame)
     external = frame["method"].map(is_external)
-    compared = ~external & frame["method"].map(stem_of).isin(labels)
+    compared = ~external & frame["method"].map(lambda method: is_shipped(method) or stem_of(method) in labels)
     shown = frame[(compared if compared.any() else ~external) | (external & (frame["method"] != frame["reference"]))]
     points = seed_means(shown, ["num_customers", "variant"], ["gap_percent"]).reset_index()
     points = points.rename(columns={"stem": "series"}).sort_values("num_customers", kind="stable")
     points["panel"] = "n=" + points["num_customers"].astype(str)
     look = looks_of(sorted(points["series"].unique(), key=lambda stem: method_rank(stem, labels)), labels)
     names = {stem: method_label(stem, labels) for stem in look}
-    return _dots(points, look, names, figure_of(experiment).title, results.scale)
+    return _dots(points, look, names, figure_of(experiment).title, _gap_axes(points, frame), results.scale)
 
 
 def grid(results: Results, experiment: Experiment) -> Figure:
@@ -109,40 +116,23 @@ def grid(results: Results, experiment: Experiment) -> Figure:
     points = points.sort_values("backbone", kind="stable", key=lambda names: names.map(order))
     look = looks_of([value for value in labels if value in set(frame[axis])], labels)
     title = f"{figure_of(experiment).title}, n={frame['num_customers'].iloc[0]}"
-    return _dots(points, look, labels, f"{title}; above each panel the mean over variants in %", results.scale)
+    title = f"{title}; above each panel the mean over variants in %"
+    axis_name = f"gap to {references_said(frame['reference'])} (%)"
+    return _dots(points, look, labels, title, dict.fromkeys(panels.values(), axis_name), results.scale)
 
 
-def training_curves(results: Results, experiment: Experiment) -> Figure:
-    """Sampled cost and validation gap by epoch of the compared methods, a row of panels a size, a line a seed."""
-    trained, labels = results.trained_runs(), results.labels
-    runs = [run for run in trained if stem_of(run.method) in labels] or trained
-    if not runs:
-        raise MissingResultsError(
-            f"{results.root / 'models'} holds no trained runs at scale {results.scale}; "
-            f"make them with: snakemake --cores all {experiment.target}"
-        )
-    sizes = sorted({run.num_customers for run in runs})
-    look = looks_of(sorted({stem_of(run.method) for run in runs}, key=lambda stem: method_rank(stem, labels)), labels)
-    figure = Figure(figsize=(9.5, 0.9 + 2.6 * len(sizes)), layout="constrained")
-    axes_grid = figure.subplots(len(sizes), 2, squeeze=False, sharex=True)
-    for panels, size in zip(axes_grid, sizes, strict=True):
-        for run in (run for run in runs if run.num_customers == size):
-            history = results.history(run).sort_values("epoch")
-            for axes, column in zip(panels, ("sampled_cost", "validation_gap_percent"), strict=True):
-                _curve(axes, history, column, look[stem_of(run.method)])
-        panels[0].set(title=f"n={size}", ylabel="mean sampled cost")
-        panels[1].set(title=f"n={size}", ylabel="validation gap (%)")
-    for axes in axes_grid.flat:
-        tidy(axes, "y")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    for axes in axes_grid[-1]:
-        axes.set_xlabel("epoch")
-    head(figure, figure_of(experiment).title, results.scale)
-    legend(figure, {method_label(stem, labels): style for stem, style in look.items()}, line=True)
-    return figure
+def _gap_axes(points: pd.DataFrame, frame: pd.DataFrame) -> dict[str, str]:
+    """Name of the axis of each panel of a size."""
+    sizes = points.drop_duplicates("panel").set_index("panel")["num_customers"]
+    return {
+        str(panel): f"gap to {references_said(frame['reference'][frame['num_customers'] == size])} (%)"
+        for panel, size in sizes.items()
+    }
 
 
-def _dots(points: pd.DataFrame, look: Look, labels: Mapping[str, str], title: str, scale: str) -> Figure:
+def _dots(
+    points: pd.DataFrame, look: Look, labels: Mapping[str, str], title: str, axis: Mapping[str, str], scale: str
+) -> Figure:
     """A row a variant, a dot a series; panels side by side.
 
     Args:
@@ -150,6 +140,7 @@ def _dots(points: pd.DataFrame, look: Look, labels: Mapping[str, str], title: st
         look: Colour and marker of each series, in order.
         labels: Printed name of each series.
         title: Title above all panels.
+        axis: Name of the axis of each panel.
         scale: Scale of the study.
     """
     panels, variants = points["panel"].unique(), sorted(points["variant"].unique(), key=variant_rank)
@@ -166,19 +157,12 @@ def _dots(points: pd.DataFrame, look: Look, labels: Mapping[str, str], title: st
             if not drawn.empty:
                 heights = drawn["variant"].map(variants.index) + shift
                 axes.scatter(drawn["gap_percent"], heights, s=dot_size(look[series]), zorder=3, lw=1, **look[series])
-        axes.set(title=panel, xlabel="gap (%)", ylim=(len(variants) - 0.5, -0.5))
+        axes.set(title=panel, xlabel=axis[panel], ylim=(len(variants) - 0.5, -0.5))
         tidy(axes, "x")
     axes_row[0].set_yticks(range(len(variants)), variants)
     head(figure, title, scale)
     legend(figure, {labels[series]: style for series, style in look.items()}, line=False)
     return figure
-
-
-def _curve(axes: Axes, history: pd.DataFrame, column: str, style: Mapping[str, Any]) -> None:
-    """One line over the epochs that have the value, with markers while they are few."""
-    points = history[["epoch", column]].dropna() if column in history else history[["epoch"]].assign(**{column: 0})[:0]
-    marker = style["marker"] if len(points) <= MARKED_EPOCHS else None
-    axes.plot(points["epoch"], points[column], color=style["color"], lw=1.4, marker=marker, ms=dot_size(style) ** 0.5)
 
 
 def _save(results: Results, name: str, figure: Figure) -> list[Path]:

@@ -21,6 +21,7 @@ from polarvrp.tables.labels import (
     labels_of,
     method_label,
     method_rank,
+    references_said,
     seed_of,
     stem_of,
     variant_rank,
@@ -40,12 +41,6 @@ _TIME = (
 )
 
 _SHIPPED = "Models marked as shipped come with this package and were trained whatever the scale says."
-
-_REFERENCES = {
-    "published-pyvrp": "the published PyVRP costs",
-    "pyvrp": "our PyVRP costs",
-    "best_known": "the best known costs",
-}
 
 
 def in_distribution(results: Results, experiment: Experiment) -> pd.DataFrame:
@@ -245,8 +240,7 @@ def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
 
 
 def _facts(frame: pd.DataFrame) -> str:
-    references = sorted(frame["reference"].dropna().unique())
-    against = " or ".join(_REFERENCES[name] for name in references) or "no reference"
+    against = references_said(frame["reference"])
     seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
     said = f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
     return f"Gaps are against {against} (*); averages are plain means over variants.{seeds_said(seeds)}{said}"

@@ -12,7 +12,7 @@ from polarvrp.study.experiments import own_encoder
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
 from polarvrp.tables.formats import count, number
-from polarvrp.tables.labels import AVERAGE, variant_rank
+from polarvrp.tables.labels import AVERAGE, references_said, variant_rank
 from polarvrp.tables.means import average_over, over_seeds
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
@@ -80,7 +80,10 @@ def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, s
         if (backbone, value) in present
     }
     size = frame["num_customers"].iloc[0]
-    facts = f"Averages are plain means over variants.{seeds_said(frame['seed'])}"
+    facts = (
+        f"Gaps are against {references_said(frame['reference'])}; averages are plain means over variants."
+        f"{seeds_said(frame['seed'])}"
+    )
     return print_table(
         captioned(frame, experiment, f", n={size}", facts),
         [

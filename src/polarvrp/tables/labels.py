@@ -1,7 +1,7 @@
 """Methods, variants and instances as printed tables name and order them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -13,6 +13,12 @@ _VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER
 OURS = "Ours"
 """The paper's label of its own method and network."""
 
+_REFERENCES = {
+    "published-pyvrp": "the published PyVRP costs",
+    "pyvrp": "our PyVRP costs",
+    "best_known": "the best known costs",
+}
+
 SHIPPED = "shipped-n"
 """Start of the names of shipped models in tables; their size follows."""
 
@@ -21,6 +27,16 @@ AVERAGE = "Average"
 
 LABELS = "labels"
 """Attribute of a table's frame: label of each compared method by its stem, in order."""
+
+
+def references_said(references: Iterable[str | None]) -> str:
+    """What gaps are to, in words.
+
+    Args:
+        references: Names of references, missing where there is none.
+    """
+    names = sorted({name for name in references if isinstance(name, str)})
+    return " or ".join(_REFERENCES[name] for name in names) or "no reference"
 
 
 def stem_of(method: str) -> str:

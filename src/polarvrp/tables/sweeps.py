@@ -9,6 +9,7 @@ from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
 from polarvrp.tables.formats import duration, number
+from polarvrp.tables.labels import references_said
 from polarvrp.tables.means import complete_mean, over_seeds
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
@@ -30,6 +31,7 @@ def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
         mean_gap_percent=("gap_percent", complete_mean),
         variants=("variant", "size"),
         num_customers=("num_customers", "first"),
+        reference=("reference", "first"),
         runs=("runs", "first"),
     )
     costs = [{**cell, "seed": run.seed, **epoch_costs(results.history(run))} for run, cell in cells.items()]
@@ -62,7 +64,8 @@ def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
         for measure in measures(cells)
     }
     facts = (
-        f"Gaps are means over {frame['variants'].iloc[0]} training variants, epoch times over epochs without and with "
+        f"Gaps are means over {frame['variants'].iloc[0]} training variants against "
+        f"{references_said(frame['reference'])}, epoch times over epochs without and with "
         f"local search.{seeds_said(frame['seed'])}"
     )
     return [

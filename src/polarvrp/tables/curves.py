@@ -1,0 +1,90 @@
+"""Training curves against instances and against time; stages of a curriculum marked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from polarvrp.catalog.experiments import Experiment
+from polarvrp.study.runs import RunSpec
+from polarvrp.tables.drawing import MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
+from polarvrp.tables.figures import figure_of
+from polarvrp.tables.labels import method_label, method_rank, stem_of
+from polarvrp.tables.sources import MissingResultsError, Results
+
+VALIDATION_GAP = "gap to one local search (%)"
+"""What the validation gap is to, as ``training.validation`` takes it."""
+
+_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+
+
+def training_curves(results: Results, experiment: Experiment) -> Figure:
+    """Sampled cost and validation gap by instances, and the gap by time; a row of panels a size, a line a seed.
+
+    Costs are drawn where instances are those of all training variants: a stage on some of them has costs of its own.
+    Dotted lines mark where the stages of a training begin.
+    """
+    trained, labels = results.trained_runs(), results.labels
+    runs = [run for run in trained if stem_of(run.method) in labels] or trained
+    if not runs:
+        raise MissingResultsError(
+            f"{results.root / 'models'} holds no trained runs at scale {results.scale}; "
+            f"make them with: snakemake --cores all {experiment.target}"
+        )
+    sizes = sorted({run.num_customers for run in runs})
+    look = looks_of(sorted({stem_of(run.method) for run in runs}, key=lambda stem: method_rank(stem, labels)), labels)
+    figure = Figure(figsize=(12.5, 0.9 + 2.6 * len(sizes)), layout="constrained")
+    axes_grid = figure.subplots(len(sizes), 3, squeeze=False)
+    for panels, size in zip(axes_grid, sizes, strict=True):
+        histories = {run: _progress(results, run) for run in runs if run.num_customers == size}
+        longest = max(history["elapsed"].max() for history in histories.values())
+        unit, name = next(((unit, name) for unit, name in _UNITS if longest >= 2 * unit), _UNITS[-1])
+        for run, history in histories.items():
+            style = look[stem_of(run.method)]
+            _curve(panels[0], history["instances"], history["comparable_cost"], style)
+            _curve(panels[1], history["instances"], history["validation_gap_percent"], style)
+            _curve(panels[2], history["elapsed"] / unit, history["validation_gap_percent"], style)
+            _mark_stages(panels, history, unit, style)
+        panels[0].set(title=f"n={size}", xlabel="training instances", ylabel="mean sampled cost")
+        panels[1].set(title=f"n={size}", xlabel="training instances", ylabel=VALIDATION_GAP)
+        panels[2].set(title=f"n={size}", xlabel=f"{name} of training", ylabel=VALIDATION_GAP)
+        for axes in panels[:2]:
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axes in axes_grid.flat:
+        tidy(axes, "y")
+    head(figure, figure_of(experiment).title, results.scale)
+    legend(figure, {method_label(stem, labels): style for stem, style in look.items()}, line=True)
+    return figure
+
+
+def _progress(results: Results, run: RunSpec) -> pd.DataFrame:
+    """History with ``elapsed`` seconds, ``instances`` so far, and the costs that compare with those of other runs."""
+    history = results.history(run).sort_values("epoch")
+    history = history.reindex(columns=[*{*history, "stage", "sampled_cost", "validation_gap_percent"}])
+    rate = history["instances_per_second"] if "instances_per_second" in history else float("nan")
+    metadata = results.metadata(run) if results.layout.metadata(run.name).is_file() else {}
+    stages = metadata.get("spec", {}).get("training", {}).get("stages", ())
+    own = [number for number, stage in enumerate(stages, 1) if "variants" in stage]
+    return history.assign(
+        elapsed=history["seconds"].cumsum(),
+        instances=(history["seconds"] * rate).cumsum(),
+        comparable_cost=history["sampled_cost"].mask(history["stage"].isin(own)),
+    )
+
+
+def _curve(axes: Axes, x: pd.Series, y: pd.Series, style: Mapping[str, Any]) -> None:
+    """One line over the epochs that have the value, with markers while they are few."""
+    marker = style["marker"] if y.count() <= MARKED_EPOCHS else None
+    axes.plot(x[y.notna()], y[y.notna()], color=style["color"], lw=1.4, marker=marker, ms=dot_size(style) ** 0.5)
+
+
+def _mark_stages(panels: Any, history: pd.DataFrame, unit: float, style: Mapping[str, Any]) -> None:
+    """Dotted lines where a stage begins that is not the first."""
+    ends = history[history["stage"].notna() & history["stage"].shift(-1).notna()]
+    ends = ends[ends["stage"] != history["stage"].shift(-1).reindex(ends.index)]
+    for _, row in ends.iterrows():
+        for axes, place in zip(panels, (row["instances"], row["instances"], row["elapsed"] / unit), strict=True):
+            axes.axvline(place, color=style["color"], lw=0.8, ls=":", zorder=0)
