@@ -30,7 +30,7 @@ def test_points_are_embeddings_of_customers_of_each_variant() -> None:
         with torch.no_grad():
             encoded = policy.encode(to_tensors(instances)).embeddings
         here = frame[frame["variant"] == name]
-        wanted = encoded[here["instance"].to_numpy(), here["node"].to_numpy()].numpy()
+        wanted = encoded.numpy()[here["instance"].to_numpy(), here["node"].to_numpy()]
         assert np.allclose(np.stack(here["embedding"].to_list()), wanted, rtol=1e-5, atol=1e-6)
 
 
