@@ -1,16 +1,20 @@
 """``polarvrp reference``: stretches, merging, warm starts, best of, and bad input in one line."""
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, vrp
 from polarvrp.cli.main import main
 from polarvrp.problem.datasets import read_instances, write_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
-from polarvrp.problem.tours import check_tour
+from polarvrp.problem.tours import Route, check_tour
 from polarvrp.problem.variants import VARIANTS
+from polarvrp.problem.vrplib import write_sol
+from polarvrp.solutions.library_rows import read_library_rows
 from polarvrp.solutions.solutions import read_solutions, solution_rows
 
 SOLVE = ["--solver", "pyvrp", "--seconds", "20", "--iterations", "20"]
@@ -55,6 +59,64 @@ def test_warm_start_and_best_of(instances_path: Path, tmp_path: Path) -> None:
             other.cost for other in candidates if other.instance == row.instance and other.cost is not None
         )
         assert check_tour(instances, row.instance, row.actions).first_problem is None
+
+
+LIBRARY = {
+    "P-n4-k2.vrp": (vrp("P-n4-k2"), 16),  # 5 + 4 + 1 and twice 2.5, rounded
+    "R199.txt": (SOLOMON, 15.0),
+    "p99.txt": (CORDEAU, 4 + 2 * math.sqrt(50)),  # each customer from the depot that is nearest
+    "matrix.vrp": (EXPLICIT.format("LOWER_ROW", LAYOUTS["LOWER_ROW"]), 105),
+}
+
+
+@pytest.mark.parametrize("solver", ["pyvrp", "ortools"])
+def test_library_files(solver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Optimal by hand, priced by the convention of each, accepted by check; the gap is to the .sol beside the file."""
+    for name, (text, _) in LIBRARY.items():
+        (tmp_path / name).write_text(text)
+    write_sol(tmp_path / "P-n4-k2.sol", [Route(0, (1,)), Route(0, (2,)), Route(0, (3,))], 18)
+    files, output = [str(tmp_path / name) for name in LIBRARY], tmp_path / "out.parquet"
+    effort = ["--solver", solver, "--seconds", "20", "--iterations", "30", "--workers", "2"]
+    assert main(["reference", *files, *effort, "--output", str(output)]) == 0
+    rows = read_library_rows(output)
+    assert [row.cost for row in rows] == pytest.approx([cost for _, cost in LIBRARY.values()])
+    assert {row.solver for row in rows} == {solver} and rows[0].gap_percent == pytest.approx(100 * (16 - 18) / 18)
+    assert capsys.readouterr().out.startswith("P-n4-k2: 16 (rounded distances), gap -11.111 % to 18\n")
+    for file in files:
+        assert main(["check", file, str(output)]) == 0
+
+
+def test_library_files_without_a_solution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A customer out of reach, rules that OR-Tools' model does not know."""
+    (tmp_path / "a.vrp").write_text(vrp("far", "DISTANCE : 9\n"))
+    (tmp_path / "b.vrp").write_text(vrp("CMT6", "DISTANCE : 40\nSERVICE_TIME : 10\n"))
+    words = [str(tmp_path / "a.vrp"), str(tmp_path / "b.vrp"), "--output", str(tmp_path / "out.parquet")]
+    assert main(["reference", *words, "--solver", "ortools", "--seconds", "20", "--iterations", "5"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("far: no solution, customer 1 cannot be served: a route to it alone has length 10")
+    assert second == "CMT6: no solution, the model for OR-Tools knows no durations and no late opening; use pyvrp"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{vrp}", "--first", "1"], "--first is for sets; leave it out for library files"),
+        (["{vrp}", "{vrp}"], "files must be of different instances"),
+        (["{npz}", "{npz}"], "one set at a time, got 2; library files may be several"),
+        (["{npz}", "--open"], "--open is for library files"),
+        (["{none}"], "none.vrp does not exist"),
+    ],
+)
+def test_library_files_and_sets_have_options_of_their_own(
+    words: list[str], message: str, instances_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path := tmp_path / "a.vrp").write_text(vrp("a"))
+    (other := tmp_path / "b.vrp").write_text(vrp("a"))
+    places = {"npz": str(instances_path), "none": str(tmp_path / "none.vrp")}
+    named = iter((str(path), str(other)))
+    given = [next(named) if word == "{vrp}" else word.format(**places) for word in words]
+    assert main(["reference", *given, *SOLVE, "--output", str(tmp_path / "out.parquet")]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_instances_without_a_solution_do_not_fail_the_command(

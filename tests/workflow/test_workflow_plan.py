@@ -171,6 +171,11 @@ def test_name_that_does_not_exist_has_no_rule(workflow: Workflow, path: str) -> 
             "external_methods: [{name: hgs, label: HGS, files: [others/*.parquet]}]",
             "configuration: external_methods, hgs: others/*.parquet is no file; make it, or drop it",
         ),
+        (
+            [],
+            "training: {instances: [mine/*.npz]}",
+            "configuration: training.instances: mine/*.npz is no file; make it, or drop it from the configuration",
+        ),
         ([], "transfer_size: 5", "configuration: transfer_size must be one of the sizes [10, 20], got 5"),
     ],
 )

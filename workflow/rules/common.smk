@@ -10,6 +10,7 @@ from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import experiments, external, shipped
 from polarvrp.study import specs as jobs
+from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
 
@@ -34,6 +35,8 @@ SHIPPED_SIZES = [n for n in study.solved_sizes if shipped.shipped_name(n) in shi
 
 with exit_on_mistake("configuration"):
     EXTERNAL_FILES = external.external_files(study.external_methods)
+    if study.training.instances is not None:
+        instances_spec(study.training.instances)  # read with each specification; a mistake in it is told here
 
 # The machine's part, which a profile overrides by set-threads and set-resources. Jobs of the small scales run side by
 # side, a core each, unless a GPU is there to share. At full scale every job on a GPU takes the same cores, for the

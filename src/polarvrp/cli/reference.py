@@ -1,13 +1,15 @@
-"""``polarvrp reference``: solve a set or a stretch of it, merge stretches, or pick the best of several files."""
+"""``polarvrp reference``: solve a set or a stretch of it, or library files; merge stretches, or pick the best."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
 from polarvrp.errors import ConfigError
 
 if TYPE_CHECKING:
     from polarvrp.problem.instances import Instances, NodeArrays
+    from polarvrp.solutions.library_rows import LibraryRow
 
 SOLVING = (
     *("solver", "seconds", "first", "start", "count", "workers", "seed", "iterations", "hard_limit", "warm_start"),
@@ -17,7 +19,9 @@ SOLVING = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("instances", type=Path, nargs="?", metavar="INSTANCES.npz", help="set to solve")
+    parser.add_argument(
+        "instances", type=Path, nargs="*", metavar="INSTANCES", help="a set (.npz), or library files (.vrp, .txt)"
+    )
     parser.add_argument("--solver", choices=("pyvrp", "ortools"))
     parser.add_argument("--seconds", type=float, help="wall-clock limit of an instance, one thread each")
     parser.add_argument("--first", type=int, metavar="K", help="solve the first K instances of the file only")
@@ -31,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="only merge solved stretches of a set")
     parser.add_argument("--best-of", type=Path, nargs="+", metavar="FILE", help="only pick the best feasible solutions")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.parquet")
+    add_library_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -42,6 +47,12 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.solutions.solutions import read_solutions
 
     _require_no_solving(options)
+    if any(path.suffix != ".npz" for path in options.instances):
+        return _solve_library(options)
+    refuse_library_options(options)
+    if len(options.instances) > 1:
+        raise ConfigError(f"one set at a time, got {len(options.instances)}; library files may be several")
+    options.instances = next(iter(options.instances), None)
     if options.merge:
         merge_solutions(options.merge, options.output)
     elif options.instances is None:
@@ -62,8 +73,8 @@ def _require_no_solving(options: argparse.Namespace) -> None:
     """Refuse options of solving beside ``--merge`` and ``--best-of``, which would not heed them."""
     if options.merge and options.best_of:
         raise ConfigError("give either --merge or --best-of")
-    if options.merge and options.instances is not None:
-        raise ConfigError(f"--merge takes no set of instances, got {options.instances}; leave it out")
+    if options.merge and options.instances:
+        raise ConfigError(f"--merge takes no set of instances, got {options.instances[0]}; leave it out")
     given = [f"--{name.replace('_', '-')}" for name in SOLVING if getattr(options, name) is not None]
     if given and (options.merge or options.best_of):
         work = "--merge" if options.merge else "--best-of"
@@ -86,6 +97,58 @@ def _solve(options: argparse.Namespace) -> None:
     workers = 1 if options.workers is None else options.workers
     _require_output(options, stretch, start, settings.solver)
     solve_chunk(stretch, settings, options.output, start, workers, options.hard_limit, warm_starts)
+
+
+def _solve_library(options: argparse.Namespace) -> int:
+    """Solve library files and print a line each."""
+    from polarvrp.machine import processor_name
+    from polarvrp.outputs import require_output
+    from polarvrp.problem.library_files import read_library
+    from polarvrp.problem.library_instances import Rounding
+    from polarvrp.progress import progress
+    from polarvrp.solutions.importing import best_known_cost
+    from polarvrp.solutions.library_rows import write_library_rows
+    from polarvrp.solvers.library_solve import LibraryTask, solve_library_tasks
+    from polarvrp.solvers.pool import default_hard_limit, require_workers
+    from polarvrp.solvers.solve import SolverSettings, solver_version
+
+    given = [
+        name for name in ("first", "start", "count", "warm_start", "best_of") if getattr(options, name) is not None
+    ]
+    if given:
+        raise ConfigError(f"--{given[0].replace('_', '-')} is for sets; leave it out for library files")
+    if options.solver is None or options.seconds is None:
+        raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
+    settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
+    rounding = None if options.distances is None else Rounding(options.distances)
+    libraries = {path: read_library(path, rounding, options.open) for path in options.instances}
+    names = [library.name for library in libraries.values()]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"files must be of different instances, got {', '.join(names)}")
+    workers = 1 if options.workers is None else options.workers
+    require_workers(workers)
+    require_output(options.output, ".parquet", {"method": settings.solver}, options.instances)
+    tasks = [LibraryTask(library, settings, best_known_cost(library, path)) for path, library in libraries.items()]
+    largest = max(library.num_customers for library in libraries.values())
+    hard_limit = options.hard_limit or default_hard_limit(settings.seconds, largest)
+    rows = list(progress(solve_library_tasks(tasks, workers, hard_limit), len(tasks), settings.solver, "instance"))
+    effort = {
+        "limit_seconds": settings.seconds,
+        "seed": settings.seed,
+        "solver_version": solver_version(settings.solver),
+    }
+    rows.sort(key=lambda row: names.index(row.instance))
+    write_library_rows(options.output, rows, effort | {"method": settings.solver, "machine": processor_name()})
+    for row in rows:
+        print(_line(row))
+    return 0
+
+
+def _line(row: "LibraryRow") -> str:
+    if row.cost is None:
+        return f"{row.instance}: no solution, {row.reason}"
+    gap = "" if row.gap_percent is None else f", gap {row.gap_percent:.3f} % to {row.best_known:.15g}"
+    return f"{row.instance}: {row.cost:.15g} ({row.rounding} distances){gap}"
 
 
 def _require_output(options: argparse.Namespace, solved: "Instances[NodeArrays]", start: int, method: str) -> None:

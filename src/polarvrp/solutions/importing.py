@@ -174,7 +174,7 @@ def _find_library(
     path = shelf.get(name.lower()) if is_named else instances_beside(solution.source)
     if path is not None:
         library = read_library(path, rounding, open_routes)
-        return library, _best_known(library, path, solution.source)
+        return library, best_known_cost(library, path, solution.source)
     known = {other.lower(): other for other in set_x_names()}
     if name.lower() not in known:
         where = "among the named instances" if is_named else "beside it"
@@ -184,11 +184,17 @@ def _find_library(
     return library, float(best_known) if library.rounding is Rounding.NEAREST and not open_routes else None
 
 
-def _best_known(library: LibraryInstance, path: Path, source: Path) -> float | None:
-    """Cost of another solution beside the instance, if it is right; else that of Set-X for its instances."""
+def best_known_cost(library: LibraryInstance, path: Path, source: Path | None = None) -> float | None:
+    """Best known cost of an instance at hand: that of the ``.sol`` beside its file if it is right, else of Set-X.
+
+    Args:
+        library: The instance.
+        path: Its file.
+        source: A solution that does not count, since it is the one to be compared.
+    """
     stem = re.sub(r"\.vrp$", "", path.name, flags=re.IGNORECASE).removesuffix(".txt")
     beside = path.with_name(f"{stem}.sol")
-    if beside.is_file() and beside.resolve() != source.resolve():
+    if beside.is_file() and (source is None or beside.resolve() != source.resolve()):
         solution = read_sol(beside)
         try:
             report = check_routes(library, at_cheapest_depots(library, solution.routes))

@@ -54,8 +54,15 @@ class SolverSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """What a solver said: a tour, or the reason why there is none."""
+class SearchOutcome:
+    """What a solver said: a tour, or the reason why there is none.
+
+    Attributes:
+        actions: The tour in flat form.
+        reason: Why there is none.
+        scale: Units per distance unit of the solver's model.
+        iterations: Of the solver, where it counts them.
+    """
 
     actions: list[int] | None
     reason: str | None = None
@@ -95,7 +102,7 @@ def solve_instance(
         A row with a cost, or with the reason why there is none: a customer that cannot be served, numbers that no
         model can hold, or nothing found in time.
     """
-    _import_solver(settings.solver)
+    import_solver(settings.solver)
     started_s = time.monotonic()
     found = _search(instances, index, settings, started_s + settings.seconds, warm_start)
     report: TourReport | None = None
@@ -145,25 +152,29 @@ def _search(
     settings: SolverSettings,
     deadline_s: float,
     warm_start: Sequence[int] | None,
-) -> _Search:
+) -> SearchOutcome:
     """What the solver says, unless the instance itself says that there is nothing to search."""
     try:
         impossible = first_impossible_customer(instances, index)
         integers = integer_instance(instances, index)
     except DataError as error:
-        return _Search(None, str(error))
+        return SearchOutcome(None, str(error))
     if impossible is not None:
-        return _Search(None, impossible, scale=integers.scale)
+        return SearchOutcome(None, impossible, scale=integers.scale)
     if instances.num_customers == 0:
-        return _Search([], scale=integers.scale)
+        return SearchOutcome([], scale=integers.scale)
     if settings.solver == "pyvrp":
-        return _run_pyvrp(integers, settings, deadline_s, warm_start)
+        return run_pyvrp(integers, settings, deadline_s, warm_start)
     routes = actions_to_routes(nearest_neighbour(instances, index), integers.num_depots)
-    vehicles = min(integers.num_customers, math.ceil(FLEET_FACTOR * len(routes)) + SPARE_VEHICLES)
-    return _run_ortools(integers, settings, deadline_s, vehicles)
+    return run_ortools(integers, settings, deadline_s, vehicles_for(integers, len(routes)))
 
 
-def _import_solver(solver: str) -> None:
+def vehicles_for(integers: IntegerInstance, num_routes: int) -> int:
+    """Vehicles at each depot for OR-Tools: a few more than some solution's routes."""
+    return min(integers.num_customers, math.ceil(FLEET_FACTOR * num_routes) + SPARE_VEHICLES)
+
+
+def import_solver(solver: str) -> None:
     """Loading a solver's library must not count as solving."""
     if solver == "pyvrp":
         import polarvrp.solvers.pyvrp_model
@@ -171,9 +182,17 @@ def _import_solver(solver: str) -> None:
         import polarvrp.solvers.ortools_model  # noqa: F401
 
 
-def _run_pyvrp(
+def run_pyvrp(
     integers: IntegerInstance, settings: SolverSettings, deadline_s: float, warm_start: Sequence[int] | None
-) -> _Search:
+) -> SearchOutcome:
+    """PyVRP's best tour, in flat form.
+
+    Args:
+        integers: The instance.
+        settings: Limits and seed.
+        deadline_s: On the clock of ``time.monotonic``.
+        warm_start: Tour in flat form to start from.
+    """
     import pyvrp
     from pyvrp.exceptions import PenaltyBoundWarning
 
@@ -195,15 +214,16 @@ def _run_pyvrp(
         result = pyvrp.solve(data, stop, seed=settings.seed, collect_stats=False, initial_solution=initial)
     if not result.best.is_feasible():
         reason = f"PyVRP found nothing feasible in {settings.seconds:.3g} s"
-        return _Search(None, reason, integers.scale, result.num_iterations)
-    return _Search(actions_of(result.best, integers.num_depots), None, integers.scale, result.num_iterations)
+        return SearchOutcome(None, reason, integers.scale, result.num_iterations)
+    return SearchOutcome(actions_of(result.best, integers.num_depots), None, integers.scale, result.num_iterations)
 
 
-def _run_ortools(integers: IntegerInstance, settings: SolverSettings, deadline_s: float, vehicles: int) -> _Search:
+def run_ortools(integers: IntegerInstance, settings: SolverSettings, deadline_s: float, vehicles: int) -> SearchOutcome:
+    """OR-Tools' best tour with so many vehicles at each depot; other arguments as ``run_pyvrp``."""
     from polarvrp.solvers.ortools_model import routing_model, search
 
     model = routing_model(integers, vehicles)
     found = search(model, deadline_s - time.monotonic(), settings.seed, settings.max_iterations)
     if isinstance(found, str):
-        return _Search(None, f"OR-Tools found nothing in {settings.seconds:.3g} s ({found})", integers.scale)
-    return _Search(found, None, integers.scale)
+        return SearchOutcome(None, f"OR-Tools found nothing in {settings.seconds:.3g} s ({found})", integers.scale)
+    return SearchOutcome(found, None, integers.scale)
