@@ -6,10 +6,12 @@ import random
 import numpy as np
 import pytest
 
+from polarvrp.errors import DataError
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_prices import check_routes, first_unservable_customer, split_to_feasible
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import Route, routes_to_actions
+from polarvrp.solvers.integers import LARGEST_COST, LARGEST_PENALTY
 from polarvrp.solvers.library_integers import counted_distances, library_integers
 from polarvrp.solvers.pyvrp_model import problem_data, solution_of
 
@@ -86,6 +88,24 @@ def test_scales_are_those_of_the_files_numbers() -> None:
     assert library_integers(drawn_library("VRPTW", 5, 0, Rounding.NEAREST)).scale == 1
     assert library_integers(drawn_library("VRPTW", 5, 0, Rounding.ONE_DECIMAL)).scale == 10
     assert library_integers(drawn_library("VRPTW", 5, 0, Rounding.NONE)).scale == 10**5
+
+
+def test_penalties_of_loads_stay_within_64_bits() -> None:
+    """Beyond, PyVRP would loop for ever."""
+    library = drawn_library("VRPB", 9, 0, Rounding.NONE)
+    for factor in (1, 10**6, 10**12):
+        large = dataclasses.replace(
+            library,
+            demands=library.demands * factor,
+            pickups=np.asarray(library.pickups) * factor,
+            capacity=library.capacity * factor,
+        )
+        integers = library_integers(large)
+        loads = int(integers.delivery.sum() + integers.pickup.sum())
+        assert loads * LARGEST_PENALTY <= LARGEST_COST
+        assert int(integers.delivery[0]) * large.capacity == integers.vehicle_load * int(large.demands[1])
+    with pytest.raises(DataError, match="too much for 64-bit costs; use a larger unit"):
+        library_integers(dataclasses.replace(library, demands=library.demands * 10**14, capacity=10**16))
 
 
 @pytest.mark.parametrize("rounding", Rounding)

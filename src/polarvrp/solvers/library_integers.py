@@ -12,8 +12,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from polarvrp.errors import DataError
 from polarvrp.problem.library_instances import LibraryInstance
-from polarvrp.solvers.integers import UNBOUNDED, IntegerInstance, Integers, largest_scale
+from polarvrp.solvers.integers import (
+    LARGEST_COST,
+    LARGEST_PENALTY,
+    UNBOUNDED,
+    IntegerInstance,
+    Integers,
+    largest_scale,
+)
 
 LARGEST_SCALE = 10**5
 """Units per distance unit of unrounded distances: finer than any published cost."""
@@ -52,8 +60,8 @@ def library_integers(library: LibraryInstance) -> IntegerInstance:
     # A limit binds time where there is any to spend beside the way, else length, which the solver handles faster.
     by_time = math.isfinite(limit) and (library.time_windows is not None or bool((service > 0).any()))
     by_length = math.isfinite(limit) and not by_time
-    units = max(1, int(scale * longest) // (LEG_PER_LOAD * library.capacity))
     pickups = np.zeros_like(library.demands) if library.pickups is None else library.pickups
+    units = _units_per_load(library, int(scale * longest), sum(library.demands.tolist()) + sum(pickups.tolist()))
     return IntegerInstance(
         num_depots=depots,
         scale=scale,
@@ -80,6 +88,18 @@ def counted_distances(library: LibraryInstance) -> NDArray[np.float64]:
         return library.rounding.of_all(library.matrix)
     across, along = (axis[:, None] - axis for axis in library.coordinates.T)
     return library.rounding.of_all(np.sqrt(across * across + along * along))
+
+
+def _units_per_load(library: LibraryInstance, longest_leg: int, all_loads: int) -> int:
+    """Units of a unit of demand.
+
+    Raises:
+        DataError: If penalties of loads leave the 64-bit range, beyond which the solver loops for ever.
+    """
+    most = LARGEST_COST // LARGEST_PENALTY // max(all_loads, 1)
+    if most == 0:
+        raise DataError(f"{library.name}: demands sum up to {all_loads}, too much for 64-bit costs; use a larger unit")
+    return max(1, min(longest_leg // (LEG_PER_LOAD * library.capacity), most))
 
 
 def _are_whole(numbers: NDArray[np.float64]) -> bool:
