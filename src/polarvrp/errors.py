@@ -30,6 +30,10 @@ class CheckpointMismatchError(PolarvrpError):
     """Saved weights belong to another architecture or specification than the one asked for."""
 
 
+class DivergenceError(PolarvrpError):
+    """A loss or gradient of a training is not finite."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory was short, on a processor or on a card."""
     said = str(error)

@@ -1,14 +1,18 @@
 """Evaluation of a policy: exact prices, best over starts and symmetries, impossible instances set apart."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from helpers.instances import generated
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import greedy
 from polarvrp.decoding.greedy import Decoding, GreedySolver
+from polarvrp.decoding.parallel import ParallelEngine
+from polarvrp.environment.environment import Environment
 from polarvrp.evaluation.evaluate import evaluate_set
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
@@ -50,6 +54,28 @@ def test_the_size_of_decoding_batches_changes_nothing(policy: Policy, monkeypatc
     monkeypatch.setitem(greedy.ENTRIES_PER_BATCH, "cpu", 2 * 8 * instances.num_nodes)
     parts = evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
     assert [row.cost for row in parts] == pytest.approx([row.cost for row in whole], abs=1e-6)
+
+
+def test_decoding_takes_less_at_once_when_memory_is_short(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    instances, whole = instances_of("VRPTW"), ParallelEngine.rollout
+    usual = evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
+
+    def rollout(
+        self: ParallelEngine, policy: Policy, embeddings: Tensor, environment: Environment, starts: Tensor
+    ) -> Any:
+        if embeddings.shape[0] * starts.shape[0] > 40:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10000000 bytes.")
+        return whole(self, policy, embeddings, environment, starts)
+
+    monkeypatch.setattr(ParallelEngine, "rollout", rollout)
+    rows = evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
+    assert [row.cost for row in rows] == pytest.approx([row.cost for row in usual], abs=1e-6)
+    assert caplog.messages[0] == "out of memory: from here on tours are decoded in parts of 1/2 of the usual size"
+    monkeypatch.setattr(ParallelEngine, "rollout", lambda *_: (_ for _ in ()).throw(RuntimeError("out of memory")))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        evaluate_set(GreedySolver(policy, Decoding(8), False), "run", instances)
 
 
 def test_an_impossible_instance_gets_a_reason_and_does_not_stop_the_others(policy: Policy) -> None:

@@ -17,7 +17,7 @@ from polarvrp.environment.environment import Environment
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
-from polarvrp.training import step as step_module
+from polarvrp.training import shaped_step
 from polarvrp.training.group import Group, Share
 from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
 from polarvrp.training.objectives import loss_and_coefficients, preference, reinforce
@@ -122,7 +122,7 @@ def test_halves_of_a_batch_add_up_to_the_whole(
     """Sums and update do not depend on how a batch is split into microbatches."""
 
     def outcome(microbatches: int) -> tuple[dict[str, float], torch.Tensor]:
-        monkeypatch.setattr(step_module, "MICROBATCHES_WHILE_REFINING", microbatches)
+        monkeypatch.setattr(shaped_step, "MICROBATCHES_WHILE_REFINING", microbatches)
         policy = build_policy(SMALL, 0)
         with Refiner(0) as refiner:
             # plain gradient descent: Adam's first step is as long for a gradient of next to nothing

@@ -14,7 +14,7 @@ from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.steps import Moves, is_decision
 from polarvrp.environment.environment import Environment
 from polarvrp.environment.state import State, entries_of
-from polarvrp.errors import InfeasibleTourError
+from polarvrp.errors import DivergenceError, InfeasibleTourError, PolarvrpError
 from polarvrp.model.policy import DecoderCache, Policy
 
 
@@ -193,6 +193,7 @@ def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, r
 
     Raises:
         InfeasibleTourError: If some customer cannot be served.
+        DivergenceError: If probabilities are not finite.
     """
     state = environment.reset(len(starts))
     legal = torch.ones_like(state.mask[..., 0])
@@ -212,7 +213,7 @@ def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, r
         if made.moves is not None:
             moves.append(made.moves)
         likelihood = likelihood + made.log_likelihood
-        _require_progress(environment, state)
+        _require_progress(environment, state, likelihood)
     cost = environment.cost(state).masked_fill(~environment.admitted(legal), torch.inf)
     return Trajectory(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)
 
@@ -274,7 +275,19 @@ def _choose(log_probs: Tensor, sampler: Sampler | None, greedy_last: bool) -> Te
     return sampled
 
 
-def _require_progress(environment: Environment, state: State) -> None:
+def stuck_tours(log_likelihood: Tensor, message: str) -> PolarvrpError:
+    """What to raise for tours that do not end: the network is to blame where its numbers are not finite.
+
+    Args:
+        log_likelihood: Of the tours so far.
+        message: If the instances are to blame.
+    """
+    if bool(log_likelihood.isfinite().all()):
+        return InfeasibleTourError(message)
+    return DivergenceError("the network computes probabilities that are not finite; train it again")
+
+
+def _require_progress(environment: Environment, state: State, likelihood: Tensor) -> None:
     if state.num_actions <= environment.max_actions:
         return
     stuck = ~environment.all_served(state)
@@ -283,7 +296,8 @@ def _require_progress(environment: Environment, state: State) -> None:
     instance, row = (int(index) for index in stuck.nonzero()[0])
     customers = (~state.visited[instance, row, environment.num_depots :]).nonzero()
     node = environment.num_depots + int(customers[0, 0])
-    raise InfeasibleTourError(
+    raise stuck_tours(
+        likelihood,
         f"instance {instance} of the batch: node {node} cannot be served from any depot; "
-        "check its demand, window and distance against capacity, closing time and limit"
+        "check its demand, window and distance against capacity, closing time and limit",
     )

@@ -43,6 +43,7 @@ class Position:
         reward_means: Running means that normalise rewards, empty before the first batch or without normalisation.
         refinement_gap: Running mean of the gap between best sampled and refined tours, None without a ramp.
         history: One row per finished epoch.
+        splits: Parts that microbatches are cut into because memory was short.
     """
 
     stage: int = 0
@@ -53,6 +54,7 @@ class Position:
     reward_means: list[float] = field(default_factory=list)
     refinement_gap: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    splits: int = 1
 
     @property
     def order(self) -> tuple[int, int, int]:

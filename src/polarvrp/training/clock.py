@@ -1,5 +1,6 @@
 """Seconds spent in each phase of a training step."""
 
+import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,3 +44,10 @@ class PhaseClock:
             self._seconds[name] += first.elapsed_time(last) / 1e3
         self._events.clear()
         return dict(self._seconds)
+
+
+def peak_memory_gb(device: torch.device) -> float:
+    """Largest memory of the device's allocator, or of the process on a CPU, in 1e9 bytes."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

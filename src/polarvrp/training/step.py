@@ -1,11 +1,7 @@
-"""One training step: fresh instances, tours without gradients, one coefficient a tour, gradients in one pass.
-
-Refinement on CPU cores overlaps with the device: the batch then goes through the step in microbatches, each handed to
-the cores as soon as its tours are built.
-"""
+"""One training step: fresh instances, tours without gradients, one coefficient a tour, gradients in one pass."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,7 +17,7 @@ from polarvrp.decoding.graphs import CaptureError
 from polarvrp.decoding.host_copy import HostCopy
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import BufferOverflowError
-from polarvrp.errors import EngineError
+from polarvrp.errors import EngineError, is_out_of_memory
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
@@ -29,17 +25,16 @@ from polarvrp.problem.torch_generator import draw_variants
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.seeds import derive_seed
 from polarvrp.training.clock import PhaseClock
-from polarvrp.training.group import SINGLE, Group, flatten, unflatten
+from polarvrp.training.group import SINGLE, Group
 from polarvrp.training.instances import source_of
-from polarvrp.training.microbatch import SUMS, Microbatch, StepContext
+from polarvrp.training.microbatch import SUMS, StepContext
 from polarvrp.training.objectives import MARGINS, compares, objective_of
-from polarvrp.training.plan import WARM_UP_RUNS, Plan
+from polarvrp.training.plan import WARM_UP_RUNS
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refinement_weight, refines
+from polarvrp.training.shaped_step import GRADIENT_NORM, ShapedStep
 
 logger = logging.getLogger(__name__)
-
-MICROBATCHES_WHILE_REFINING = 2
 
 GAP_MEMORY = 0.9
 """Share of the old running mean of refinement gaps in the new one."""
@@ -61,6 +56,7 @@ class TrainingStep:
         refinement_gap: Running mean of the gap between best sampled and refined tours so far, likewise.
         engine: One of ``decoding.engine.LEVELS``.
         group: Processes that share the training.
+        splits: Parts that microbatches are cut into, of an earlier process that was short of memory.
     """
 
     def __init__(
@@ -74,7 +70,9 @@ class TrainingStep:
         refinement_gap: float | None = None,
         engine: str = "auto",
         group: Group = SINGLE,
+        splits: int = 1,
     ) -> None:
+        self.splits = splits
         self._policy, self._optimizer, self._config = policy, optimizer, config
         self._refiner, self._group, self._level = refiner, group, engine
         self._device = next(policy.parameters()).device
@@ -154,10 +152,10 @@ class TrainingStep:
         """Sums of a step by their names; notes the gap of refined tours where the weight of refinement follows it.
 
         Args:
-            sums: Over instances, in the order of ``microbatch.SUMS``.
+            sums: Over instances, in the order of ``microbatch.SUMS``, and the norm of the gradient.
             weight: Of refinement in that step, None if it did not refine.
         """
-        named = dict(zip(SUMS, sums, strict=True))
+        named = dict(zip((*SUMS, GRADIENT_NORM), sums, strict=True))
         if not PARADIGMS[self._config.paradigm].greedy_row:
             del named["greedy_cost"]
         if not compares(self._config):
@@ -170,7 +168,7 @@ class TrainingStep:
         return named
 
     def _attempt(self, key: Shape, now: tuple[int, int, int]) -> tuple[HostCopy, PhaseClock]:
-        """A step, made again as long as buffers overflow; no parameter has changed by then."""
+        """A step, made again as long as buffers overflow or memory is short; no parameter has changed by then."""
         normalizer = self._context.normalizer
         means = None if normalizer is None else normalizer.snapshot()
         while True:
@@ -179,11 +177,32 @@ class TrainingStep:
             except BufferOverflowError as error:
                 logger.info("%s", error)
             except CaptureError as error:
-                self._leave_graphs(error)
+                if not self._halve(error, key):
+                    self._leave_graphs(error)
+            except RuntimeError as error:
+                if not self._halve(error, key):
+                    raise
             self._shaped.clear()
             self._optimizer.zero_grad(set_to_none=True)
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
             if normalizer is not None and means is not None:
                 normalizer.restore(means)
+
+    def _halve(self, error: RuntimeError, key: Shape) -> bool:
+        """Cut microbatches into halves if memory was short; the batch, and so the update, stays the same.
+
+        Processes that share a training would have to agree on it, and stop instead.
+        """
+        largest = max(share.size for share in self._group.shares(key[3], self.splits))
+        if not is_out_of_memory(error) or self._group.size > 1 or largest == 1:
+            return False
+        self.splits *= 2
+        logger.warning(
+            "out of memory: from here on %d instances are taken in parts of at most %d; the update stays that of all",
+            *(key[3], -(-largest // 2)),
+        )
+        return True
 
     def _leave_graphs(self, error: CaptureError) -> None:
         """Go on with level parallel, which captures no phase, unless another level was asked for.
@@ -198,12 +217,23 @@ class TrainingStep:
         graphed = None if self._context.engine.level == "fused" else False
         self._context = replace(self._context, engine=ParallelEngine(graphed))
 
+    def batch(self, now: tuple[int, int, int], batch_size: int) -> Instances[Tensor]:
+        """The instances of a step, drawn again.
+
+        Args:
+            now: Stage, epoch and step.
+            batch_size: How many.
+        """
+        generator = torch.Generator(self._device)
+        generator.manual_seed(derive_seed(self._config.seed, "data", *now))
+        return self._source.draw(self._config, batch_size, generator, variants=self._variants(now))
+
     def _variants(self, now: tuple[int, int, int]) -> tuple[str, ...]:
         """What the batch is drawn from: variants with the same number of depots."""
         generator = torch.Generator().manual_seed(derive_seed(self._config.seed, "depots", *now))
         return draw_variants(self._source.variants, generator)
 
-    def _shaped_step(self, key: Shape) -> "ShapedStep":
+    def _shaped_step(self, key: Shape) -> ShapedStep:
         _, refined, _, batch_size, variants = key
         if key not in self._shaped:
             # Graphs of a stage, of steps without refinement, or of the first epoch only hold memory once that is over.
@@ -211,7 +241,9 @@ class TrainingStep:
                 self._shaped.clear()
             refiner = self._refiner if refined else None
             draw = partial(self._source.draw, self._config, batch_size, variants=variants)
-            self._shaped[key] = ShapedStep(self._context, self._optimizer, self._group, refiner, batch_size, draw)
+            self._shaped[key] = ShapedStep(
+                self._context, self._optimizer, self._group, refiner, batch_size, draw, self.splits
+            )
         return self._shaped[key]
 
 
@@ -220,7 +252,7 @@ class PendingStep:
 
     Args:
         owner: Of the step.
-        sums: Over instances, in the order of ``microbatch.SUMS``.
+        sums: Over instances, in the order of ``microbatch.SUMS``, and the norm of the gradient.
         clock: Of its phases.
         weight: Of refinement, None if it did not refine.
     """
@@ -237,128 +269,13 @@ class PendingStep:
             ``instances``; sums over instances of ``loss``, ``sampled_cost``, ``greedy_cost`` (POLAR) and
             ``best_cost``; ``refined_tours`` and the sums of their ``refinement_improvement`` and
             ``refinement_likelihood_change``; under a ramp also of ``refinement_weight``; ``objectives.MARGINS`` where
-            tours are compared; ``seconds_{phase}``.
+            tours are compared; ``seconds_{phase}``; ``gradient_norm`` before it was clipped.
         """
         if self._owner is not None:
             named = self._owner.named(self._sums.read(), self._weight)
             seconds = {f"seconds_{phase}": value for phase, value in self._clock.read().items()}
             self._numbers, self._owner = named | seconds, None
         return dict(self._numbers)
-
-
-class ShapedStep:
-    """Steps of one shape: their phases and, on a GPU, their graphs.
-
-    Args:
-        context: Of the training.
-        optimizer: Over the policy's parameters.
-        group: Processes that share the training.
-        refiner: Local search; None where these steps do not refine.
-        batch_size: Instances of a step.
-        draw: Gives them from the state of a generator.
-    """
-
-    def __init__(
-        self,
-        context: StepContext,
-        optimizer: torch.optim.Optimizer,
-        group: Group,
-        refiner: Refiner | None,
-        batch_size: int,
-        draw: Callable[[torch.Generator], Instances[Tensor]],
-    ) -> None:
-        config = context.config
-        self._context, self._optimizer, self._group = context, optimizer, group
-        self._refiner, self._draw = refiner, draw
-        self._on_cores = refiner is not None and config.refiner == "pyvrp"
-        # Cores need sound tours; and processes must agree on a step before they add anything up.
-        self._waits_early = self._on_cores or group.size > 1
-        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self._device = self._parameters[0].device
-        self._data = torch.Generator(self._device)
-        shares = group.shares(batch_size, MICROBATCHES_WHILE_REFINING if self._on_cores else 1)
-        self._microbatches = [
-            Microbatch(context, share, torch.Generator(self._device), torch.Generator(self._device)) for share in shares
-        ]
-        generators = [self._data, *(each for microbatch in self._microbatches for each in microbatch.generators)]
-        captured = self._device.type == "cuda" and context.engine.capturable and batch_size == config.batch_size
-        self._plan = Plan(self._device, captured, generators)
-
-    def run(self, now: tuple[int, int, int]) -> tuple[HostCopy, PhaseClock]:
-        """One update of the parameters.
-
-        Args:
-            now: Stage, epoch and step.
-
-        Returns:
-            Sums over instances in the order of ``microbatch.SUMS``, and the clock of the phases.
-
-        Raises:
-            BufferOverflowError, CaptureError: Before any parameter has changed.
-        """
-        plan, refines = self._plan, self._refiner is not None
-        self._data.manual_seed(derive_seed(self._context.config.seed, "data", *now))
-        clock = plan.begin()
-        plan.run("generate", "generate", self._generate)
-        for number, microbatch in enumerate(self._microbatches):
-            microbatch.seed(now)
-            plan.run("encode", f"encode {number}", microbatch.encode)
-            plan.run("rollout", f"decode {number}", microbatch.decode)
-            microbatch.fetch_usage()
-            if self._waits_early:
-                microbatch.synchronize()
-            if refines:
-                self._start_refinement(number, microbatch, now)
-        for number, microbatch in enumerate(self._microbatches):
-            if self._on_cores:
-                with clock.phase("refine"):
-                    microbatch.collect()
-            if refines:
-                plan.run("refine", f"replay {number}", microbatch.replay)
-            if self._context.normalizer is not None and not refines:
-                plan.run("score", f"reward_statistics {number}", microbatch.reward_statistics)
-                with clock.phase("score"):  # never captured: processes capture at different steps
-                    self._group.add_up(microbatch.statistics)
-            plan.run("score", f"loss {number}", microbatch.compute_loss)
-            plan.run("backward", f"backward {number}", microbatch.backward)
-        if self._group.size > 1:
-            plan.run("backward", "flatten", self._flatten)
-            with clock.phase("backward"):
-                self._group.add_up(self._gradient)
-        if not self._waits_early:  # the device has enough to do by now
-            for microbatch in self._microbatches:
-                microbatch.synchronize()
-        plan.run("optimiser", "update", self._update)
-        sums = torch.stack([microbatch.sums for microbatch in self._microbatches]).sum(0)
-        self._group.add_up(sums)
-        return HostCopy(sums), clock
-
-    def _generate(self) -> None:
-        instances = self._draw(self._data)
-        for microbatch in self._microbatches:
-            microbatch.take(instances)
-
-    def _start_refinement(self, number: int, microbatch: Microbatch, now: tuple[int, int, int]) -> None:
-        self._plan.run("rollout", f"select {number}", microbatch.select_tours)
-        if self._on_cores:
-            assert self._refiner is not None
-            microbatch.submit(self._refiner, now)
-        else:
-            self._plan.run("refine", f"search {number}", microbatch.search)
-
-    def _flatten(self) -> None:
-        """The gradient as one vector; parameters that took no part count 0."""
-        self._gradient = flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters])
-
-    def _update(self) -> None:
-        if self._group.size > 1:
-            for parameter in self._parameters:
-                if parameter.grad is None:
-                    parameter.grad = torch.empty_like(parameter)
-            unflatten(self._gradient, [p.grad for p in self._parameters if p.grad is not None])
-        torch.nn.utils.clip_grad_norm_(self._parameters, self._context.config.gradient_clip)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
 
 
 def most_depots(config: TrainConfig) -> int:

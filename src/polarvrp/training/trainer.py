@@ -6,7 +6,6 @@ goes on as if it had not: bit for bit on the same CPU, in schedule and data on a
 
 import logging
 import math
-import resource
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from polarvrp.config.training import TrainConfig
+from polarvrp.errors import DivergenceError
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import compile_parts, trains_in_bfloat16
@@ -27,6 +27,8 @@ from polarvrp.progress import progress
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import CheckpointStore, Position, restore, state_tensors
+from polarvrp.training.clock import peak_memory_gb
+from polarvrp.training.divergence import WATCHED, diverged, is_finite
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
@@ -95,8 +97,7 @@ def train(job: TrainJob) -> bool:
         trainer = Trainer(job, networks, config, folder, refiner, group)
         group.wait()  # until all have read their state
         if not group.leads:
-            trainer.run(None, None, stop)
-            return trainer.finished
+            return _run(trainer, None, None, stop).finished
         tracker = open_tracker(job.run, job.spec, job.tracking, folder)
         try:
             # All of it each time: a process may have ended between the last epoch and the tracker's own end.
@@ -104,12 +105,25 @@ def train(job: TrainJob) -> bool:
                 tracker.log_epoch(row)
             if not trainer.finished:
                 validation = Validation(job.validation, config.validation_instances, refiner, device)
-                trainer.run(validation, tracker, stop)
+                trainer = _run(trainer, validation, tracker, stop)
             if trainer.finished:
                 write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position, trainer.level)
         finally:
             tracker.finish()
         return trainer.finished
+
+
+def _run(trainer: "Trainer", validation: Validation | None, tracker: Tracker | None, stop: "StopRequest") -> "Trainer":
+    """Run a training; on a GPU, whose errors may pass, once more from the last checkpoint if a step is not finite."""
+    try:
+        trainer.run(validation, tracker, stop)
+    except DivergenceError as error:
+        if trainer.device.type == "cpu":
+            raise
+        logger.warning("%s; once more from the last checkpoint", error)
+        trainer = trainer.from_checkpoint()
+        trainer.run(validation, tracker, stop)
+    return trainer
 
 
 class Trainer:
@@ -133,6 +147,7 @@ class Trainer:
         refiner: Refiner,
         group: Group = SINGLE,
     ) -> None:
+        self._arguments = (job, networks, config, folder, refiner, group)
         self._run, self._engine = job.run, job.engine
         self._networks = networks
         self._config = config
@@ -145,6 +160,15 @@ class Trainer:
             logger.info("%s: resumed at epoch %d, step %d", job.run, self._epoch_number, self.position.step)
         self._saved_s = time.monotonic()
         self._begin_stage(tensors)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.policy.parameters()).device
+
+    def from_checkpoint(self) -> "Trainer":
+        """The same training as its last checkpoint has it."""
+        return Trainer(*self._arguments)
 
     @property
     def finished(self) -> bool:
@@ -186,7 +210,7 @@ class Trainer:
         config = self._stage = self._config.for_stage(self.position.stage)
         begins = self.position.stage == 0 and not tensors
         self.policy = self._networks.begin() if begins else self._networks.build(self.position.stage)
-        device = next(self.policy.parameters()).device
+        device = self.device
         self._optimizer = make_optimizer(config, self.policy, device)
         restore(tensors, self.policy, self._optimizer)
         if device.type == "cuda":
@@ -201,6 +225,7 @@ class Trainer:
             self.position.refinement_gap,
             self._engine,
             self._group,
+            self.position.splits,
         )
 
     def _end_stage(self) -> None:
@@ -214,6 +239,7 @@ class Trainer:
             elapsed_s=position.elapsed_s,
             refinement_gap=position.refinement_gap,
             history=position.history,
+            splits=self._step.splits,
         )
         goes_on = self._config.stages[self.position.stage].adapters == "none"
         self._begin_stage(state_tensors(self.policy, self._optimizer) if goes_on else {})
@@ -225,7 +251,7 @@ class Trainer:
         _set_learning_rate(self._optimizer, learning_rate(config, position.epoch))
         self.policy.train()
         self._step.resize_buffers()
-        device = next(self.policy.parameters()).device
+        device = self.device
         self._counted_s = time.perf_counter()
         launched: PendingStep | None = None
         for step in self._progress(sizes):
@@ -233,9 +259,15 @@ class Trainer:
                 self._count(launched)
                 return False
             ramp = decoder_ramp(config, self._epoch_number, step, len(sizes))
-            pending = self._step.launch(position.stage, position.epoch, step, sizes[step], ramp)
+            try:
+                pending = self._step.launch(position.stage, position.epoch, step, sizes[step], ramp)
+            except DivergenceError as error:
+                raise self._diverged(step, dict.fromkeys(WATCHED, math.nan)) from error
             self._count(launched)  # one step late, so that a GPU never waits for this process
             launched = pending
+            if device.type == "cpu":  # the step is over
+                self._count(launched)
+                launched = None
             if time.monotonic() - self._saved_s >= SECONDS_BETWEEN_STATES:
                 self._count(launched)
                 launched = None
@@ -249,16 +281,14 @@ class Trainer:
         """Add the numbers of a launched step to the epoch's; waits for its end.
 
         Raises:
-            FloatingPointError: If its loss is not finite.
+            DivergenceError: If its loss or its gradient is not finite.
         """
         if launched is None:
             return
         position, sums = self.position, launched.read()
-        if not math.isfinite(sums["loss"]):
-            raise FloatingPointError(
-                f"{self._run}: loss is {sums['loss']} in epoch {self._epoch_number}, step {position.step}, "
-                f"seed {self._stage.seed}"
-            )
+        if not is_finite(sums):
+            raise self._diverged(position.step, sums)
+        del sums["gradient_norm"]
         now_s = time.perf_counter()
         sums["seconds"], self._counted_s = now_s - self._counted_s, now_s
         for name, value in sums.items():
@@ -266,10 +296,17 @@ class Trainer:
         position.elapsed_s += sums["seconds"]
         position.step += 1
 
+    def _diverged(self, step: int, sums: Mapping[str, float]) -> DivergenceError:
+        """What to raise for a step of the present epoch whose numbers are not finite; its batch is kept."""
+        now = (self.position.stage, self.position.epoch, step)
+        batch = self._step.batch(now, batch_sizes(self._stage)[step])
+        return diverged(self._folder, sums, (self._run, self._epoch_number, step, self._stage.seed), self.policy, batch)
+
     def _save(self) -> None:
         """Write the state, without moments once the training is finished; the first process does."""
         self.position.reward_means = self._step.reward_means
         self.position.refinement_gap = self._step.refinement_gap
+        self.position.splits = self._step.splits
         if self._group.leads:
             self._store.save(self.position, self.policy, None if self.finished else self._optimizer)
         self._saved_s = time.monotonic()
@@ -286,7 +323,7 @@ class Trainer:
         """Validate, record the epoch and move to the next; the epoch's row."""
         position = self.position
         self.policy.eval()
-        device = next(self.policy.parameters()).device
+        device = self.device
         bfloat16 = trains_in_bfloat16(device, self._config.precision)
         found = {} if validation is None else validation.run(self.policy, bfloat16, self._engine)
         row = epoch_row(
@@ -295,7 +332,7 @@ class Trainer:
             learning_rate(self._stage, position.epoch),
             position.sums,
             found,
-            _peak_memory_gb(device),
+            peak_memory_gb(device),
         )
         self.position = replace(position, epoch=position.epoch + 1, step=0, sums={}, history=[*position.history, row])
         self._save()
@@ -360,10 +397,3 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
-
-
-def _peak_memory_gb(device: torch.device) -> float:
-    """Largest memory of the device's allocator, or of the process on a CPU, in 1e9 bytes."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e9
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9

@@ -15,10 +15,9 @@ from polarvrp.decoding.fused.packing import TILE, PackedDecisions, pack
 from polarvrp.decoding.fused.rollout import fused_replay, fused_rollout
 from polarvrp.decoding.fused.scoring import fused_score, fused_score_gradient
 from polarvrp.decoding.host_copy import HostCopy
-from polarvrp.decoding.rollout import BufferOverflowError, Replay, Rollout
+from polarvrp.decoding.rollout import BufferOverflowError, Replay, Rollout, stuck_tours
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
-from polarvrp.errors import InfeasibleTourError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 
@@ -104,7 +103,8 @@ class FusedEngine:
         """Check the tours' overflow and note how much room they used."""
         unserved, dropped, tiles = usage.read()
         if unserved:
-            raise InfeasibleTourError(f"{unserved} tours cannot serve all customers; engine parallel names the first")
+            message = f"{unserved} tours cannot serve all customers; engine parallel names the first"
+            raise stuck_tours(tours.log_likelihood, message)
         batch, rows = tours.cost.shape
         decisions = TILE * (tiles - batch * EMPTY_SHARE)
         self._most_used = max(self._most_used, decisions / (batch * rows * environment.num_customers))
