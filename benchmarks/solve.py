@@ -28,7 +28,7 @@ import torch
 
 from polarvrp.errors import exit_on_mistake
 from polarvrp.evaluation.models import Model, load_trained
-from polarvrp.library.solving import CONSTRUCTION_SHARE, solve_library
+from polarvrp.library.solving import CONSTRUCTION_SHARE, solve_library, warm_up
 from polarvrp.machine import processor_name
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_twins import drawn_library
@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> None:
     if name is None:
         raise SystemExit("benchmarks/solve.py: no model ships with this version; name one by --model")
     model = load_trained(name)
+    warm_up(model)
     made: dict[str, Any] = {"model": model.run, "digest": weights_digest(model.path)[:16], "cpu": processor_name()}
     made |= {"threads": torch.get_num_threads(), "pyvrp": pyvrp_version(), "python": platform.python_version()}
     there = {key_of(row) for row in read_rows(options.output)}

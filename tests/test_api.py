@@ -202,6 +202,12 @@ def test_library_instances_are_solved_by_both_or_by_pyvrp_alone(folder: Path) ->
         report = check_routes(library, list(solution.routes))
         assert solution.cost == report.cost and best_known <= report.cost < 1.2 * best_known
         assert list(solution.routes) == actions_to_routes(solution.actions, 1)
+        checked = polarvrp.check(library, [solution])
+        assert (checked.costs.tolist(), checked.feasible.tolist()) == ([solution.cost], [True])
+    wrong = polarvrp.check(library, [alone.actions[:-1]])
+    assert not wrong.feasible[0] and "is not served" in str(wrong.problems[0])
+    late = polarvrp.check(replace(library, capacity=150), [alone])
+    assert late.costs[0] == alone.cost and "has load" in str(late.problems[0])
     assert alone.method == "pyvrp" and both.method in ("pyvrp", f"{RUN} + pyvrp")
     with pytest.raises(ConfigError, match="library instances are solved by pyvrp"):
         polarvrp.solve(library, solver="ortools")

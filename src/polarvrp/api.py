@@ -19,6 +19,7 @@ from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.problem import datasets
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
+from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.numpy_generator import TEST_SEED, generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
 from polarvrp.problem.variants import parse_variant
@@ -251,14 +252,17 @@ def solve(
     return [_solution(instances, row) for row in rows]
 
 
-def check(instances: Instances[NodeArrays], solutions: Sequence[Solution | Sequence[int]]) -> CheckReport:
+def check(
+    instances: Instances[NodeArrays] | LibraryInstance, solutions: Sequence[Solution | Sequence[int]]
+) -> CheckReport:
     """Exact cost and feasibility of each solution, by code that no solver or network shares.
 
     Loads may exceed the capacity by 1e-6, times and lengths their bounds by 1e-5 in the unit square, the rounding of a
-    policy's clock (``polarvrp.tolerances``); ``max_violation`` is raw.
+    policy's clock (``polarvrp.tolerances``); ``max_violation`` is raw. In a library instance whole loads have no
+    tolerance and times 1e-6, costs count distances as its set does, and a violation is 0 or infinite.
 
     Args:
-        instances: B instances.
+        instances: B instances, or one of ``read_library``.
         solutions: One an instance, in order: results of ``solve``, or flat lists of nodes (see ``Solution.actions``).
 
     Returns:
@@ -274,8 +278,9 @@ def check(instances: Instances[NodeArrays], solutions: Sequence[Solution | Seque
         >>> report.feasible.tolist(), report.problems[1]
         ([True, False], 'customer 4 is not served; every customer must be served once')
     """
-    if len(solutions) != len(instances):
-        raise DataError(f"there must be one solution an instance, got {len(solutions)} for {len(instances)}")
+    count = 1 if isinstance(instances, LibraryInstance) else len(instances)
+    if len(solutions) != count:
+        raise DataError(f"there must be one solution an instance, got {len(solutions)} for {count}")
     found = [_checked(instances, index, solution) for index, solution in enumerate(solutions)]
     costs, violations, problems = zip(*found, strict=True) if found else ((), (), ())
     feasible = np.array([problem is None for problem in problems], dtype=np.bool_)
@@ -355,13 +360,17 @@ def _solution(instances: Instances[NodeArrays], row: SolutionRow) -> Solution:
 
 
 def _checked(
-    instances: Instances[NodeArrays], index: int, solution: Solution | Sequence[int]
+    instances: Instances[NodeArrays] | LibraryInstance, index: int, solution: Solution | Sequence[int]
 ) -> tuple[float, float, str | None]:
     """Cost and violation, NaN without a tour, and what is wrong."""
     if isinstance(solution, Solution) and solution.cost is None:
         return np.nan, np.nan, solution.problem or "no solution"
     actions = solution.actions if isinstance(solution, Solution) else solution
     try:
+        if isinstance(instances, LibraryInstance):
+            priced = check_routes(instances, actions_to_routes(actions, instances.num_depots))
+            broken = priced.first_problem is not None
+            return float(priced.cost), np.inf if broken else 0.0, priced.first_problem
         report = check_tour(instances, index, actions, POLICY_TOLERANCE)
     except InfeasibleTourError as error:
         return np.nan, np.nan, str(error)

@@ -64,7 +64,7 @@ def test_every_form_is_solved_and_accepted(
 ) -> None:
     path, output = write(f"{kind}.vrp", FILES[kind]), tmp_path / "out"
     model = str(network) if with_network else "none"
-    assert main(["solve", str(path), "--model", model, "--output", str(output), "--seconds", "0.4"]) == 0
+    assert main(["solve", str(path), "--model", model, "--output", str(output), "--seconds", "0.2"]) == 0
     said = capsys.readouterr().out
     assert main(["check", str(path), str(output / f"{kind}.sol")]) == 0
     (row,) = pq.read_table(output / "solutions.parquet").to_pylist()

@@ -134,9 +134,11 @@ class _Job:
 
     def _load(self, name: str) -> Model:
         from polarvrp.evaluation.models import load_trained
+        from polarvrp.library.solving import warm_up
 
         if name not in self.models:
             self.models[name] = load_trained(name)
+            warm_up(self.models[name])
             self.settings["models"][name] = self.models[name].origin
         return self.models[name]
 

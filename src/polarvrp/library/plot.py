@@ -182,21 +182,28 @@ def _draw_schedule(axes: Axes, library: LibraryInstance, routes: Sequence[Route]
     windows = library.time_windows
     assert windows is not None
     service = np.zeros(len(windows)) if library.service_times is None else library.service_times
-    horizon = float(windows[np.isfinite(windows)].max())
+    first_opening, horizon = float(windows[:, 0].min()), float(windows[np.isfinite(windows)].max())
     row, ticks = 0, []
     for number, (route, colour) in enumerate(zip(routes, colours, strict=True), start=1):
         first = row
         for customer, start in zip(route.customers, service_starts(library, route), strict=True):
             earliest, latest = windows[customer]
             axes.barh(row, min(latest, horizon) - earliest, left=earliest, height=0.9, color=colour, alpha=0.28, lw=0)
-            axes.barh(row, max(service[customer], 0.004 * horizon), left=start, height=0.45, color=colour, lw=0)
+            axes.barh(
+                row,
+                max(service[customer], 0.004 * (horizon - first_opening)),
+                left=start,
+                height=0.45,
+                color=colour,
+                lw=0,
+            )
             row += 1
         ticks.append(((first + row - 1) / 2, f"{number}"))
         axes.axhline(row - 0.5, color="#DDDDDD", lw=0.6, zorder=0)
     closings = [] if library.open_routes else sorted(set(windows[: library.num_depots, 1].tolist()))
     for closing in closings:
         axes.axvline(closing, color="black", lw=1.0, ls=":")
-    axes.set(ylim=(row - 0.4, -0.6), xlim=(min(0.0, float(windows[:, 0].min())), 1.02 * horizon))
+    axes.set(ylim=(row - 0.4, -0.6), xlim=(first_opening, horizon + 0.02 * (horizon - first_opening)))
     axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
     axes.set_xlabel("time; dotted: a depot closes" if closings else "time")
     axes.set_ylabel("routes, a row a customer: window (broad), service (narrow)")

@@ -69,7 +69,7 @@ def untrained_features(library: LibraryInstance, model: Model) -> tuple[str, ...
     elif name not in model.variants:
         found.append(f"{name} (trained on {_listed(model.variants)})")
     if library.num_customers != model.num_customers:
-        found.append(f"{library.num_customers} customers (trained on {model.num_customers})")
+        found.append(f"{_count(library.num_customers, 'customer')} (trained on {model.num_customers})")
     if library.num_depots not in (1, MULTI_DEPOT_COUNT):
         found.append(f"{library.num_depots} depots (models know 1 or {MULTI_DEPOT_COUNT})")
     if library.matrix is not None:
@@ -85,7 +85,7 @@ def describe_instance(library: LibraryInstance) -> str:
     """Variant, size and convention in one line."""
     depots = f", {library.num_depots} depots" if library.num_depots > 1 else ""
     return (
-        f"{variant_of_library(library).name}, {library.num_customers} customers{depots}, "
+        f"{variant_of_library(library).name}, {_count(library.num_customers, 'customer')}{depots}, "
         f"capacity {library.capacity}, {DISTANCES[library.rounding]}"
     )
 

@@ -15,6 +15,7 @@ from polarvrp.errors import ConfigError, DataError, PolarvrpError
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.library_prices import check_routes, first_unservable_customer, split_to_feasible
+from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import Route, actions_to_routes
 from polarvrp.problem.vrplib import to_instances
 
@@ -133,6 +134,11 @@ def solve_library(
         improvement=improvement,
         seconds=time.monotonic() - began_s,
     )
+
+
+def warm_up(model: Model) -> None:
+    """Build a tour of a tiny instance, so that what PyTorch does once in a process does not count as solving."""
+    _construct(drawn_library("CVRP", 5, seed=0), model, math.inf)
 
 
 def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Construction:
