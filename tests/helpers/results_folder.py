@@ -35,7 +35,13 @@ class ResultsFolder:
         self.root = root
 
     def solve(
-        self, method: str, variant: str, num_customers: int, costs: Iterable[float | None], seconds: float = 0.5
+        self,
+        method: str,
+        variant: str,
+        num_customers: int,
+        costs: Iterable[float | None],
+        seconds: float = 0.5,
+        actions: tuple[int, ...] = (1, 0, 2),
     ) -> None:
         """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
         key: Literal["solver", "run"] = "solver" if method in {"pyvrp", "ortools", "best_known"} else "run"
@@ -47,7 +53,7 @@ class ResultsFolder:
                 instance=instance,
                 method=method,
                 cost=cost,
-                actions=() if cost is None else (1, 0, 2),
+                actions=() if cost is None else actions,
                 routes=0 if cost is None else 2,
                 seconds=seconds,
                 max_violation=None if cost is None else 0.0,

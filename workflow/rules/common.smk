@@ -197,6 +197,7 @@ NEEDS = {
     "training_variants": lambda name: solved(name, study.training_variants),
     "unseen_variants": lambda name: solved(name, study.zero_shot_variants),
     "shipped": solved_by_shipped,
+    "test_sets": lambda name: test_sets(sorted({run.num_customers for run in listed_runs(name)})),
     "set_x": lambda name: set_x_costs(listed_runs(name)),
     "histories": lambda name: histories(listed_runs(name)),
     "margins": lambda name: analyses_of(listed_runs(name), "preference_margins"),

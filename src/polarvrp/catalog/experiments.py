@@ -258,6 +258,24 @@ EXPERIMENTS: dict[str, Experiment] = {
                 draw="polarvrp.tables.curves:training_curves",
             ),
         ),
+        Experiment(
+            name="sample_routes",
+            title="Routes of a sample instance of each variant",
+            caption="Routes that a trained model drives through the first test instance of each variant.",
+            runs="polarvrp.study.experiments:sample_run",
+            keys={},
+            values={},
+            needs=("test_sets", "training_variants", "unseen_variants"),
+            target="figures",
+            group="summary",
+            figure=Figure(
+                title="Routes of the first test instance of each variant",
+                caption="A panel a variant with the cost of the tour, by the model and at the size named above; a "
+                "colour a route. Open routes end at their last customer. Greedy decoding, the best of all starts and "
+                "symmetries.",
+                draw="polarvrp.tables.routes:sample_routes",
+            ),
+        ),
     )
 }
 """In the order of the report; a table that reads others comes after them."""

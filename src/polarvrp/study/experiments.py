@@ -40,6 +40,11 @@ def transfer_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     return [run for run in main_runs(study) if run.num_customers == study.transfer_size]
 
 
+def sample_run(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
+    """One run that is evaluated on every variant: the last method of the main tables, which is ours by default."""
+    return [run for run in transfer_runs(study, experiment) if run.seed == study.seeds[0]][-1:]
+
+
 def grid_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of a grid: the study's backbones along the grid's axis."""
     assert experiment.grid is not None

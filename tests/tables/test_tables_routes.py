@@ -1,0 +1,50 @@
+"""Routes of a sample instance of each variant."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from helpers.results_folder import ResultsFolder
+from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.cli.main import main
+from polarvrp.problem.datasets import read_instances
+from polarvrp.tables.figures import draw_figure
+from polarvrp.tables.sources import MissingResultsError, Results
+
+RUN = "polarnet-ple-polar-n4-s0"
+
+
+@pytest.fixture
+def quick(folder: ResultsFolder) -> Results:
+    """Four customers; variants with a closed, an open and a multi-depot tour, the last without a test set."""
+    results = Results(folder.root, "quick")
+    for variant in ("OVRPB", "CVRP"):
+        path = str(folder.root / "datasets" / "test" / f"{variant}-n4.npz")
+        words = ["--variant", variant, "--num-customers", "4", "--instances", "2", "--seed", "1234"]
+        assert main(["generate", *words, "--output", path]) == 0
+    for variant in ("CVRP", "OVRPB", "MDVRP"):
+        folder.solve(RUN, variant, 4, [3.25, 4.0], actions=(1, 2, 0, 3, 4))
+        folder.solve("cada-shared-rl-n4-s0", variant, 4, [9.0, 9.0], actions=(1, 2, 0, 3, 4))
+    return results
+
+
+def drawn(results: Results) -> Figure:
+    return draw_figure(results, EXPERIMENTS["sample_routes"])
+
+
+def test_a_panel_a_variant_with_its_routes_and_cost(quick: Results, folder: ResultsFolder) -> None:
+    figure = drawn(quick)
+    panels = [axes for axes in figure.axes if axes.get_lines()]
+    assert [axes.get_title() for axes in panels] == ["CVRP\n3.250", "OVRPB\n3.250"]
+    assert figure.get_suptitle().startswith("Routes of the first test instance of each variant: Ours, n=4\n")
+    for axes, variant, nodes in zip(panels, ("CVRP", "OVRPB"), ([0, 1, 2, 0], [0, 1, 2]), strict=True):
+        places = read_instances(folder.root / "datasets" / "test" / f"{variant}-n4.npz").locs[0]
+        first, second, *signs = axes.get_lines()
+        assert first.get_xydata().tolist() == places[nodes].tolist()
+        assert second.get_xydata()[0].tolist() == places[0].tolist()
+        assert sum(sign.get_xydata().shape[0] for sign in signs) == 5  # each node once
+
+
+def test_without_test_sets_there_is_nothing_to_draw(folder: ResultsFolder) -> None:
+    folder.solve(RUN, "CVRP", 4, [3.0])
+    with pytest.raises(MissingResultsError, match="holds no evaluations beside their test sets at scale quick"):
+        drawn(Results(folder.root, "quick"))
