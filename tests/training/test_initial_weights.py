@@ -155,14 +155,15 @@ def test_the_digest_of_the_initial_weights_enters_the_specification(tmp_path: Pa
     """So another model of that name is another training."""
     path, run = layout.weights(EARLIER), parse_run("polarnet-ple-polar-n10-s0")
 
-    def specification(model: str | None) -> dict[str, Any]:
+    def specification(model: str | None, results: Layout | None = None) -> dict[str, Any]:
         own = tmp_path / "mine.yaml"
         own.write_text(yaml.safe_dump({"scale": "quick", "training": {"initial_weights": model}}))
-        return train_spec(load_study(own, ROOT / "config"), run)
+        return train_spec(load_study(own, ROOT / "config"), run, results)
 
     assert "initial_weights" not in specification(None)["training"]
     spec = json.loads(json.dumps(specification(str(path.parent))))
     assert spec["training"]["initial_weights"] == {"model": str(path.parent), "sha256": weights_digest(path)}
+    assert specification(EARLIER, layout)["training"]["initial_weights"]["sha256"] == weights_digest(path)
     before = fingerprint(spec)
     save_policy(path, build_policy(parse_train_spec(tiny_spec())[0], seed=10), {})
     assert fingerprint(specification(str(path.parent))) != before

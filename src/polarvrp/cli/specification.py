@@ -28,11 +28,12 @@ def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[
         ConfigError: If it is unreadable, or trains something else than the run's name says.
     """
     from polarvrp.config.loading import load_study
+    from polarvrp.study.layout import Layout
     from polarvrp.study.specs import train_spec
 
     if options.spec is None:
         study = load_study(options.configfile)
-        return train_spec(study, run), study
+        return train_spec(study, run, Layout(options.results) if options.results else None), study
     if options.configfile is not None:
         raise ConfigError("give either --configfile or --spec, not both")
     spec = _parse_json(options.spec)

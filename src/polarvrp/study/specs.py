@@ -94,8 +94,13 @@ def reference_spec(study: StudyConfig, split: str, solver: str, variant: str, nu
     }
 
 
-def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
+def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) -> Spec:
     """What a trained policy depends on; settings that its paradigm or encoder never reads are left out.
+
+    Args:
+        study: The study.
+        run: The run.
+        results: Where initial weights are looked for by their run, the scale's folder if None.
 
     Raises:
         ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names,
@@ -126,7 +131,7 @@ def train_spec(study: StudyConfig, run: RunSpec) -> Spec:
     if stages not in ([], [{}]):
         training["stages"] = stages
     if (model := study.training.initial_weights) is not None:
-        path = find_weights(model, Layout.of_scale(study.scale))
+        path = find_weights(model, results or Layout.of_scale(study.scale))
         training["initial_weights"] = {"model": model, "sha256": weights_digest(path)}
     if study.training.instances is not None:
         training["instances"] = instances_spec(study.training.instances)
