@@ -68,4 +68,4 @@ def test_a_network_that_cannot_serve_a_file_leaves_it_to_pyvrp(policy: Policy, m
     assert solved.construction.note is not None and "its limit counts service and waiting" in solved.construction.note
     monkeypatch.setattr("polarvrp.library.solving.LARGEST_NETWORK_NODES", 12)
     large = solve_library(library, model, seconds=0.2).construction
-    assert large is not None and large.note == "it has more than 12 nodes, whose attention takes gigabytes"
+    assert large is not None and large.note == "more than 12 nodes take too much memory"

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 CONSTRUCTION_SHARE = 0.2
 """Of the time limit, at most, for the network."""
 
-LARGEST_NETWORK_NODES = 2500
-"""Attention over all pairs of more nodes takes gigabytes."""
+LARGEST_NETWORK_NODES = 5000
+"""The network's tables of all pairs of nodes grow with their square; for so many they take half a gibibyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Con
         return Construction((), None, 0, 0, time.monotonic() - began_s, why)
 
     if len(library.demands) > LARGEST_NETWORK_NODES:
-        return nothing(f"it has more than {LARGEST_NETWORK_NODES} nodes, whose attention takes gigabytes")
+        return nothing(f"more than {LARGEST_NETWORK_NODES:,} nodes take too much memory")
     try:
         instance = to_tensors(to_instances(library), model.device)
         with bfloat16_products(model.device, model.bfloat16):
