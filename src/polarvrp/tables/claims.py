@@ -19,6 +19,9 @@ CLAIMS = "claims"
 POLAR_WINS = {"mtpomo_ablation": 15, "mvmoe_ablation": 13, "routefinder_ablation": 11, "polarnet": 16}
 """Backbones of the paper's grids, and on how many of its 16 variants POLAR is their best paradigm."""
 
+SET_X_INSTANCES = 100
+"""Instances of CVRPLIB's Set-X."""
+
 Tables = Mapping[str, pd.DataFrame]
 """Long tables of the paper's sizes by name; those that were not built are missing."""
 
@@ -53,7 +56,7 @@ def compare_claims(tables: Tables) -> pd.DataFrame:
 
 def claims() -> list[Claim]:
     """Every claim, in the order of the paper."""
-    main = "Main results on synthetic instances"
+    main, public = "Main results on synthetic instances", "Results on public benchmarks"
     stems = {record.label: stem for stem, record in METHODS.items()}
     listed = [
         Claim(
@@ -92,7 +95,17 @@ def claims() -> list[Claim]:
         Claim("PLE encoder of the lowest mean gap", "of 4 backbones", 4, "Ablation studies, PLE", _encoder_wins),
         Claim("refinement from the first epoch on", "points of gap gained", 0.067, "POLAR from scratch", _scratch_gain),
         Claim("refinement from the first epoch on", "percent more time", 65, "POLAR from scratch", _scratch_time),
-        Claim("best neural method, Set-X", "of 100 instances", 81, "Results on public benchmarks", _set_x_wins),
+        Claim("best neural method, Set-X", "of 100 instances", 81, public, _set_x_wins),
+        *(
+            Claim(
+                f"mean gap below that of {label}, Set-X",
+                "percent",
+                percent,
+                public,
+                partial(_set_x_reduction, rival=stems[label]),
+            )
+            for label, percent in (("RouteFinder", 30.5), ("MoSES(CaDA)", 30.6))
+        ),
         Claim(
             "best neural method, unseen variants",
             "of 32 variants",
@@ -100,6 +113,8 @@ def claims() -> list[Claim]:
             "Abstract; Zero-shot evaluation",
             partial(_wins_of, name="zero_shot", num_customers=max(PAPER_SIZES)),
         ),
+        Claim("best neural method, mixed backhauls", "of 8 variants", 8, "Zero-shot evaluation", _mixed_wins),
+        Claim("best neural method, several depots", "of 24 variants", 19, "Zero-shot evaluation", _depot_wins),
     ]
 
 
@@ -122,9 +137,16 @@ def method_gaps(frame: pd.DataFrame, member: str, column: str = "gap_percent") -
     return gaps.reindex(columns=[stem for stem, record in METHODS.items() if record.source is None])
 
 
-def reduction_percent(gaps: pd.DataFrame, ours: str, rival: str) -> float:
-    """By how much the mean of ours lies below a rival's, in percent of the rival's; NaN where a row lacks either."""
-    if len(gaps) != len(IN_DISTRIBUTION_ORDER):
+def reduction_percent(gaps: pd.DataFrame, ours: str, rival: str, members: int) -> float:
+    """By how much the mean of ours lies below a rival's, in percent of the rival's; NaN where a row lacks either.
+
+    Args:
+        gaps: A row a variant or instance, a column a method.
+        ours: Column of ours.
+        rival: Column of the other.
+        members: Number of rows that there must be.
+    """
+    if len(gaps) != members:
         return math.nan
     mine, other = complete_mean(gaps[ours]), complete_mean(gaps[rival])
     return 100 * (other - mine) / other
@@ -149,15 +171,41 @@ def _wins_of(tables: Tables, name: str, num_customers: int) -> float:
 
 def _reduction(tables: Tables, num_customers: int, rival: str) -> float:
     frame = _of_size(tables, "in_distribution", num_customers)
-    return math.nan if frame is None else reduction_percent(method_gaps(frame, "variant"), _ours(), rival)
+    if frame is None:
+        return math.nan
+    return reduction_percent(method_gaps(frame, "variant"), _ours(), rival, len(IN_DISTRIBUTION_ORDER))
+
+
+def _mixed_wins(tables: Tables) -> float:
+    return _unseen_wins(tables, [name for name in ZERO_SHOT_ORDER if not name.startswith("MD")])
+
+
+def _depot_wins(tables: Tables) -> float:
+    return _unseen_wins(tables, [name for name in ZERO_SHOT_ORDER if name.startswith("MD")])
+
+
+def _unseen_wins(tables: Tables, variants: list[str]) -> float:
+    frame = _of_size(tables, "zero_shot", max(PAPER_SIZES))
+    if frame is None:
+        return math.nan
+    return wins(method_gaps(frame[frame["variant"].isin(variants)], "variant"), _ours(), len(variants))
+
+
+def _set_x_gaps(tables: Tables) -> pd.DataFrame:
+    """Gaps on Set-X in the paper's form, by models of its size."""
+    frame = tables.get("set_x")
+    if frame is None:
+        return pd.DataFrame()
+    frame = frame[frame["trained_on"] == max(PAPER_SIZES)]
+    return method_gaps(frame, "instance", "published_gap_percent")
 
 
 def _set_x_wins(tables: Tables) -> float:
-    frame = tables.get("set_x")
-    if frame is None:
-        return math.nan
-    frame = frame[frame["trained_on"] == max(PAPER_SIZES)]
-    return wins(method_gaps(frame, "instance", "published_gap_percent"), _ours(), 100)
+    return wins(_set_x_gaps(tables), _ours(), SET_X_INSTANCES)
+
+
+def _set_x_reduction(tables: Tables, rival: str) -> float:
+    return reduction_percent(_set_x_gaps(tables), _ours(), rival, SET_X_INSTANCES)
 
 
 def _paradigm_wins(tables: Tables, backbone: str) -> float:
