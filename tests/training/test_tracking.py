@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.wandb_files import offline_runs
 from polarvrp.cli.main import main
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.training import tracking
+from polarvrp.study.specs import fingerprint
+from polarvrp.training import tracking, wandb_runs
+from polarvrp.training.locks import file_lock
+from polarvrp.training.recorded import read_training, read_unfinished, write_description
 from polarvrp.training.tracking import (
     GuardedTracker,
     NullTracker,
     OfflineTracker,
     OnlineTracker,
     Tracker,
+    catch_up,
     open_tracker,
-    read_training,
     replay,
 )
+from polarvrp.training.wandb_runs import Description
 
 RUN = "polarnet-ple-polar-n10-s0"
 TRAINING = {"paradigm": "polar", "num_customers": 10, "epochs": 3}
 SPEC = {"model": {"backbone": "polarnet"}, "training": TRAINING}
+DESCRIPTION = Description(run=RUN, spec=SPEC, scale="quick", facts={"parameters": 12345, "device": "a card"})
 ROWS = [{"epoch": epoch, "loss": 1.0 / epoch, "greedy_cost": None} for epoch in (1, 2, 3)]
 
 
@@ -53,10 +59,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeRun]:
     """Runs that were opened, by id; W&B itself is not called."""
     runs: dict[str, FakeRun] = {}
 
-    def start(identity: str, _spec: Any, _directory: Path, _mode: str) -> FakeRun:
+    def start(identity: str, *_: Any) -> FakeRun:
         return runs.setdefault(identity, FakeRun())
 
-    monkeypatch.setattr(tracking, "_start", start)
+    monkeypatch.setattr(tracking, "start_training_run", start)
     return runs
 
 
@@ -71,13 +77,13 @@ def epochs(run: FakeRun) -> list[int]:
 
 
 def test_offline_is_the_default(tmp_path: Path) -> None:
-    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path / "state")
     assert isinstance(tracker, GuardedTracker) and isinstance(tracker.inner, OfflineTracker)
 
 
 def test_disabled_tracks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path / "state")
     assert isinstance(tracker, NullTracker)
     tracker.log_epoch(ROWS[0])
     tracker.finish()
@@ -87,7 +93,7 @@ def test_disabled_tracks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_unknown_mode_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "onlin")
     with pytest.raises(ConfigError, match="WANDB_MODE must be offline, online or disabled, got 'onlin'"):
-        open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+        open_tracker(DESCRIPTION, tmp_path, tmp_path / "state")
 
 
 def test_without_wandb_training_goes_on(
@@ -95,7 +101,7 @@ def test_without_wandb_training_goes_on(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with caplog.at_level("INFO"):
-        assert isinstance(open_tracker(RUN, SPEC, tmp_path, tmp_path / "state"), NullTracker)
+        assert isinstance(open_tracker(DESCRIPTION, tmp_path, tmp_path / "state"), NullTracker)
     assert [record.message for record in caplog.records] == [
         f"{RUN}: wandb is not installed, the training is not tracked"
     ]
@@ -107,7 +113,7 @@ def test_missing_key_degrades_to_offline_with_one_line(
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setattr(tracking, "has_key", lambda: False)
     with caplog.at_level("INFO"):
-        tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+        tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path / "state")
     assert isinstance(tracker, GuardedTracker) and isinstance(tracker.inner, OfflineTracker)
     assert len(caplog.records) == 1 and "no W&B key, tracking offline" in caplog.text
 
@@ -127,7 +133,7 @@ def test_key_is_never_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_offline_run_is_written_once_and_only_when_complete(tmp_path: Path, started: dict[str, FakeRun]) -> None:
     def track(rows: list[dict[str, Any]]) -> None:
-        tracker = OfflineTracker(RUN, SPEC, tmp_path)
+        tracker = OfflineTracker(DESCRIPTION, tmp_path)
         for row in rows:
             tracker.log_epoch(row)
         tracker.finish()
@@ -146,7 +152,7 @@ def test_training_in_stages_is_complete_after_the_last(tmp_path: Path, started: 
     stages = [{"name": "base"}, {"name": "mixture", "adapters": "mixture"}]
     spec = {**SPEC, "training": {**TRAINING, "stages": stages}}
     for count in (3, 6):
-        tracker = OfflineTracker(RUN, spec, tmp_path)
+        tracker = OfflineTracker(Description(run=RUN, spec=spec), tmp_path)
         for epoch in range(1, count + 1):
             tracker.log_epoch({"epoch": epoch})
         tracker.finish()
@@ -156,83 +162,65 @@ def test_training_in_stages_is_complete_after_the_last(tmp_path: Path, started: 
 
 def test_second_training_of_a_name_gets_a_suffix(tmp_path: Path, started: dict[str, FakeRun]) -> None:
     again = [{**row, "loss": 2.0} for row in ROWS]
-    assert replay(RUN, SPEC, ROWS, tmp_path, "offline") == RUN
-    assert replay(RUN, SPEC, again, tmp_path, "offline") == f"{RUN}-r2"
-    assert replay(RUN, SPEC, ROWS, tmp_path, "offline") is None
-    assert replay(RUN, SPEC, ROWS, tmp_path, "online") == RUN  # an offline run is no upload
+    assert replay(DESCRIPTION, ROWS, tmp_path, "offline") == RUN
+    assert replay(DESCRIPTION, again, tmp_path, "offline") == f"{RUN}-r2"
+    assert replay(DESCRIPTION, ROWS, tmp_path, "offline") is None
+    assert replay(DESCRIPTION, ROWS, tmp_path, "online") == RUN  # an offline run is no upload
     assert set(started) == {RUN, f"{RUN}-r2"}
 
 
 def test_failed_replay_is_closed_and_repeated(tmp_path: Path, started: dict[str, FakeRun]) -> None:
     with pytest.raises(KeyError):
-        replay(RUN, SPEC, [ROWS[0], {"loss": 1.0}], tmp_path, "online")
+        replay(DESCRIPTION, [ROWS[0], {"loss": 1.0}], tmp_path, "online")
     assert started[RUN].finished
-    assert replay(RUN, SPEC, ROWS, tmp_path, "online") == RUN
+    assert replay(DESCRIPTION, ROWS, tmp_path, "online") == RUN
 
 
 def test_online_training_resumes_its_run_and_sends_each_epoch_once(tmp_path: Path, started: dict[str, FakeRun]) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    first = OnlineTracker(RUN, SPEC, tmp_path, state)
+    first = OnlineTracker(DESCRIPTION, tmp_path, state)
     first.log_epoch(ROWS[0])
     first.log_epoch(ROWS[1])  # killed here, without finish
-    second = OnlineTracker(RUN, SPEC, tmp_path, state)
+    second = OnlineTracker(DESCRIPTION, tmp_path, state)
     for row in ROWS:
         second.log_epoch(row)
     second.finish()
     assert list(started) == [RUN] and epochs(started[RUN]) == [1, 2, 3]
-    assert replay(RUN, SPEC, ROWS, tmp_path, "online") is None  # nothing left to upload
+    assert replay(DESCRIPTION, ROWS, tmp_path, "online") is None  # nothing left to upload
 
     (state / "wandb.json").unlink()  # the state was deleted: a real retrain
-    third = OnlineTracker(RUN, SPEC, tmp_path, state)
+    third = OnlineTracker(DESCRIPTION, tmp_path, state)
     third.log_epoch(ROWS[0])
     assert epochs(started[f"{RUN}-r2"]) == [1]
-
-
-def records(path: Path) -> Iterator[Any]:
-    """Records of an offline run's file: blocks of 32 KiB, 7 bytes of head before each whole or partial record."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    data, position, parts = path.read_bytes(), 7, b""
-    while position + 7 <= len(data):
-        if 32768 - position % 32768 < 7:
-            position += 32768 - position % 32768
-            continue
-        length = int.from_bytes(data[position + 4 : position + 6], "little")
-        kind = data[position + 6]
-        parts += data[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):
-            record = Record()
-            record.ParseFromString(parts)
-            parts = b""
-            yield record
 
 
 def test_real_offline_run_holds_the_history_once(tmp_path: Path) -> None:
     """A process of its own, without a terminal: wandb must neither ask nor hang."""
     code = (
         "import json, sys; from pathlib import Path; from polarvrp.training.tracking import open_tracker;"
-        "run, spec, rows, folder = json.loads(sys.argv[1]);"
-        "tracker = open_tracker(run, spec, Path(folder), Path(folder));"
+        "from polarvrp.training.wandb_runs import Description;"
+        "description, rows, folder = json.loads(sys.argv[1]);"
+        "tracker = open_tracker(Description(**description), Path(folder), Path(folder));"
         "[tracker.log_epoch(row) for row in rows]; tracker.finish()"
     )
-    command = [sys.executable, "-c", code, json.dumps([RUN, SPEC, ROWS, str(tmp_path)])]
+    command = [sys.executable, "-c", code, json.dumps([asdict(DESCRIPTION), ROWS, str(tmp_path)])]
     for _ in range(2):
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=True)
-    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
-    (file,) = folder.glob(f"run-{RUN}.wandb")
-    history = [
-        {
-            item.nested_key[0] if item.nested_key else item.key: json.loads(item.value_json)
-            for item in record.history.item
-        }
-        for record in records(file)
-        if record.WhichOneof("record_type") == "history"
-    ]
-    assert [(row["epoch"], row["loss"]) for row in history] == [(row["epoch"], row["loss"]) for row in ROWS]
-    (run,) = [record.run for record in records(file) if record.WhichOneof("record_type") == "run"]
-    assert (run.run_id, run.display_name, run.project) == (RUN, RUN, "polarvrp")
+    ((identity, written),) = offline_runs(tmp_path).items()
+    assert [(row["epoch"], row["loss"]) for row in written.history] == [(row["epoch"], row["loss"]) for row in ROWS]
+    run = written.run
+    assert (identity, run.run_id, run.display_name, run.project) == (RUN, RUN, RUN, "polarvrp")
+    assert (run.run_group, run.job_type) == ("quick", "train")
+    assert list(run.tags) == ["polarnet", "ple", "polar", "n10", "quick"]
+    config = written.config
+    assert (config["backbone"], config["encoder"], config["paradigm"], config["scale"]) == (
+        *RUN.split("-")[:3],
+        "quick",
+    )
+    assert (config["parameters"], config["device"]) == (12345, "a card")
+    assert config["architecture"]["layers"] == 6 and config["model"]["layers"] is None
+    assert config["training"]["epochs"] == 3 and config["training"]["refined_tours"] == 1
 
 
 def write_model(results: Path, run: str = RUN) -> Path:
@@ -248,7 +236,7 @@ def test_sync_uploads_each_history_once(
     tmp_path: Path, started: dict[str, FakeRun], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_model(tmp_path)
-    monkeypatch.setattr(tracking, "has_key", lambda: True)
+    monkeypatch.setattr(wandb_runs, "has_key", lambda: True)
     assert main(["sync-wandb", "--results", str(tmp_path)]) == 0
     assert main(["sync-wandb", RUN, "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{RUN}: uploaded as {RUN}", f"{RUN}: already uploaded"]
@@ -259,7 +247,7 @@ def test_sync_uploads_each_history_once(
     ("arguments", "key", "message"),
     [
         ([RUN], False, "W&B accepts no key of this machine; run `wandb login`"),
-        (["polarnet-ple-polar-n20-s0"], True, "history.parquet does not exist; train the run first"),
+        (["polarnet-ple-polar-n20-s0"], True, "nor did a training of polarnet-ple-polar-n20-s0 end an epoch yet"),
         (["nonsense"], True, "'nonsense' names no run"),
     ],
 )
@@ -272,7 +260,7 @@ def test_sync_says_what_is_missing(
     message: str,
 ) -> None:
     write_model(tmp_path)
-    monkeypatch.setattr(tracking, "has_key", lambda: key)
+    monkeypatch.setattr(wandb_runs, "has_key", lambda: key)
     assert main(["sync-wandb", *arguments, "--results", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
@@ -281,6 +269,59 @@ def test_sync_says_what_is_missing(
 def test_sync_without_models_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sync-wandb", "--results", str(tmp_path)]) == 2
     assert "holds no trained run" in capsys.readouterr().err
+
+
+def begin_training(state: Path, rows: list[dict[str, Any]]) -> None:
+    state.mkdir(parents=True, exist_ok=True)
+    write_description(state, DESCRIPTION)
+    (state / "history.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_unfinished_training_is_sent_and_goes_on_with_its_run(
+    tmp_path: Path, started: dict[str, FakeRun], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wandb_runs, "has_key", lambda: True)
+    state = tmp_path / "checkpoints" / RUN / fingerprint(SPEC)
+    for rows in (ROWS[:1], ROWS[:2], ROWS[:2]):
+        begin_training(state, rows)
+        assert main(["sync-wandb", "--results", str(tmp_path)]) == 0
+    write_model(tmp_path)
+    assert main(["sync-wandb", RUN, "--results", str(tmp_path)]) == 0
+    assert main(["sync-wandb", RUN, "--results", str(tmp_path)]) == 0
+    uploaded, already = f"{RUN}: uploaded as {RUN}", f"{RUN}: already uploaded"
+    assert capsys.readouterr().out.splitlines() == [uploaded, uploaded, already, uploaded, already]
+    assert list(started) == [RUN] and epochs(started[RUN]) == [1, 2, 3]
+
+
+def test_training_that_sends_its_epochs_itself_is_left_alone(tmp_path: Path, started: dict[str, FakeRun]) -> None:
+    OnlineTracker(DESCRIPTION, tmp_path, tmp_path)
+    with file_lock(tmp_path / "lock", "the training"):
+        assert catch_up(DESCRIPTION, ROWS[:2], tmp_path, tmp_path) is None
+    assert epochs(started[RUN]) == []
+    assert catch_up(DESCRIPTION, ROWS[:2], tmp_path, tmp_path) == RUN
+    assert epochs(started[RUN]) == [1, 2]
+
+
+def test_unfinished_training_becomes_an_offline_run_of_its_own(
+    tmp_path: Path, started: dict[str, FakeRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin_training(tmp_path / "checkpoints" / RUN / fingerprint(SPEC), ROWS[:2])
+    for _ in range(2):
+        assert main(["sync-wandb", "--offline", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{RUN}: written as {RUN}-epoch2", f"{RUN}: already written"]
+    tracker = OfflineTracker(DESCRIPTION, tmp_path)
+    for row in ROWS:
+        tracker.log_epoch(row)
+    tracker.finish()
+    assert {name: epochs(run) for name, run in started.items()} == {f"{RUN}-epoch2": [1, 2], RUN: [1, 2, 3]}
+
+
+def test_state_of_an_earlier_version_says_so(tmp_path: Path) -> None:
+    begin_training(tmp_path, ROWS)
+    assert read_unfinished(tmp_path) == (DESCRIPTION, ROWS)
+    (tmp_path / "description.json").unlink()
+    with pytest.raises(DataError, match="does not say what it is"):
+        read_unfinished(tmp_path)
 
 
 def test_truncated_history_is_refused(tmp_path: Path) -> None:
@@ -310,12 +351,12 @@ def test_a_failure_of_wandb_never_fails_a_training(
 
     monkeypatch.setenv("WANDB_MODE", mode)
     monkeypatch.setattr(tracking, "has_key", fail if broken == "key" else lambda: True)
-    monkeypatch.setattr(tracking, "_start", (lambda *_: BrokenRun()) if broken == "run" else fail)
+    monkeypatch.setattr(tracking, "start_training_run", (lambda *_: BrokenRun()) if broken == "run" else fail)
     if broken == "ledger":
         ledger = tmp_path / "wandb" / "ledger" / mode / f"{RUN}.json"
         ledger.parent.mkdir(parents=True)
         ledger.write_text("{")
-    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path / "state")
     for row in ROWS:
         tracker.log_epoch(row)
     tracker.finish()
@@ -329,8 +370,8 @@ def test_an_interrupt_is_no_failure_of_wandb(tmp_path: Path, monkeypatch: pytest
     def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tracking, "_start", interrupt)
-    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path / "state")
+    monkeypatch.setattr(tracking, "start_training_run", interrupt)
+    tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path / "state")
     for row in ROWS:
         tracker.log_epoch(row)
     with pytest.raises(KeyboardInterrupt):
@@ -344,5 +385,5 @@ def test_words_of_older_versions_and_nothing_are_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kind: type[Tracker]
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", mode)
-    tracker = open_tracker(RUN, SPEC, tmp_path, tmp_path)
+    tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path)
     assert isinstance(tracker.inner if isinstance(tracker, GuardedTracker) else tracker, kind)

@@ -31,7 +31,7 @@ COMMANDS = {
     "report": "put tables and figures into one HTML page",
     "pack-model": "make a finished run a model that ships with the package",
     "shipped-results": "print the results of a shipped model beside the paper's",
-    "sync-wandb": "upload training histories to W&B",
+    "sync-wandb": "upload trainings, test results and tables to W&B",
 }
 
 EXIT_INTERRUPTED = 130

@@ -1,13 +1,22 @@
-"""``polarvrp sync-wandb``: upload training histories to W&B, each once."""
+"""``polarvrp sync-wandb``: upload trainings and test results to W&B, each once."""
+
+from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polarvrp.training.wandb_runs import Mode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="names of runs (default: all that were trained)")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="names of runs (default: all that were begun)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
+    parser.add_argument(
+        "--offline", action="store_true", help="write offline runs to FOLDER/wandb instead, unfinished trainings too"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -15,17 +24,19 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.errors import ConfigError, DataError
     from polarvrp.study.layout import Layout
     from polarvrp.study.runs import parse_run
-    from polarvrp.training.tracking import has_key, read_training, replay
+    from polarvrp.tables.wandb_sync import begun_runs, sync
+    from polarvrp.training import wandb_runs
 
     layout = Layout(options.results)
-    every = layout.history("*").relative_to(layout.root)
-    runs = options.runs or sorted(path.parent.name for path in layout.root.glob(str(every)))
+    runs = [parse_run(run) for run in options.runs] or begun_runs(layout)
     if not runs:
         raise DataError(f"{layout.root} holds no trained run; make one with: snakemake --cores all train")
-    trainings = [(parse_run(run).name, *read_training(layout.model(run))) for run in runs]
-    if not has_key():
-        raise ConfigError("W&B accepts no key of this machine; run `wandb login` or set WANDB_API_KEY")
-    for run, spec, rows in trainings:
-        identity = replay(run, spec, rows, options.results, "online")
-        print(f"{run}: already uploaded" if identity is None else f"{run}: uploaded as {identity}")
+    mode: Mode = "offline" if options.offline else "online"
+    if mode == "online" and not wandb_runs.has_key():
+        raise ConfigError(
+            "W&B accepts no key of this machine; run `wandb login`, set WANDB_API_KEY, or write --offline runs"
+        )
+    done = "written" if mode == "offline" else "uploaded"
+    for name, identity in sync(layout, runs, mode, whole=not options.runs):
+        print(f"{name}: already {done}" if identity is None else f"{name}: {done} as {identity}")
     return 0

@@ -77,6 +77,7 @@ def execute(options: argparse.Namespace) -> int:
         max_seconds=options.max_seconds,
         engine=options.engine,
         layout=layout,
+        scale=os.environ.get("POLARVRP_SCALE") if study is None else study.scale,
     )
     return 0 if train(job) else EXIT_RESUMABLE
 

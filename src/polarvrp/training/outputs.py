@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from polarvrp.config.training import TrainConfig
 from polarvrp.files import write_text
 from polarvrp.machine import card_identity, device_name, versions
 from polarvrp.model.policy import Policy
@@ -19,7 +20,13 @@ from polarvrp.training.resolved import resolved_config
 
 
 def write_outputs(
-    output: Path, run: str, spec: Mapping[str, Any], policy: Policy, position: Position, engine: str
+    output: Path,
+    run: str,
+    spec: Mapping[str, Any],
+    policy: Policy,
+    position: Position,
+    engine: str,
+    scale: str | None = None,
 ) -> None:
     """Write ``output`` and, beside it, ``config.yaml``, ``history.parquet`` and ``metadata.json``, weights last.
 
@@ -30,13 +37,13 @@ def write_outputs(
         policy: The trained network.
         position: Its history and elapsed time.
         engine: Level that trained it.
+        scale: Of its study, None where it is not known.
     """
     import yaml  # a bare machine with a card lacks it, and finishes no training
 
     folder = output.parent
     folder.mkdir(parents=True, exist_ok=True)
-    config = parse_train_spec(spec)[1]
-    named, device = parse_run(run), next(policy.parameters()).device
+    config, named = parse_train_spec(spec)[1], parse_run(run)
     metadata = {
         "run": run,
         "backbone": named.backbone,
@@ -44,11 +51,8 @@ def write_outputs(
         "paradigm": named.paradigm,
         "num_customers": named.num_customers,
         "seed": named.seed,
-        "parameters": sum(parameter.numel() for parameter in policy.parameters()),
-        "device": device_name(device),
-        "card": card_identity(device),
-        "engine": engine,
-        "precision": "bfloat16" if trains_in_bfloat16(device, config.precision) else "float32",
+        "scale": scale,
+        **training_facts(policy, config, engine),
         "epochs": len(position.history),
         "total_seconds": position.elapsed_s,
         "versions": versions(),
@@ -65,6 +69,18 @@ def write_outputs(
     write_history(folder / "history.parquet", position.history, provenance)
     write_text(folder / "metadata.json", json.dumps(metadata, indent=2) + "\n")
     save_policy(output, policy, provenance)
+
+
+def training_facts(policy: Policy, config: TrainConfig, engine: str) -> dict[str, Any]:
+    """Size of a network and where it is trained: ``parameters``, ``device``, ``card``, ``engine`` and ``precision``."""
+    device = next(policy.parameters()).device
+    return {
+        "parameters": sum(parameter.numel() for parameter in policy.parameters()),
+        "device": device_name(device),
+        "card": card_identity(device),
+        "engine": engine,
+        "precision": "bfloat16" if trains_in_bfloat16(device, config.precision) else "float32",
+    }
 
 
 def _git_revision() -> str | None:

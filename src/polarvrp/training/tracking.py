@@ -1,4 +1,4 @@
-"""Weights & Biases, the only module that imports it. Nothing in training or tables depends on it.
+"""Trainings shown by Weights & Biases. Nothing in training or tables depends on it.
 
 The truth is the history that a training keeps by itself. By default (``WANDB_MODE=offline``) the history of a finished
 training becomes one offline run: offline runs cannot be resumed, so nothing is written before the end, and every epoch
@@ -8,7 +8,6 @@ a resumed training goes on with its run. ``polarvrp sync-wandb`` uploads histori
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import logging
@@ -16,16 +15,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import provenance, read_parquet, write_text
-from polarvrp.study.specs import parse_train_spec
+from polarvrp.files import write_text
+from polarvrp.training.locks import file_lock
+from polarvrp.training.wandb_ledger import Ledger
+from polarvrp.training.wandb_runs import Description, Mode, has_key, start_training_run
 
 Row = Mapping[str, Any]
-Mode = Literal["offline", "online"]
 
-PROJECT = "polarvrp"
+MARKER = "wandb.json"
+"""File in a training's state that remembers its run in W&B."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,14 +97,12 @@ class OfflineTracker:
     """Collects the epochs and writes them as one offline run once all are there, unless that was done before.
 
     Args:
-        run: Name of the run.
-        spec: Its specification (``study.train_spec``), shown as the run's configuration.
+        description: What the run shows beside its epochs.
         directory: Folder that holds ``wandb/``.
     """
 
-    def __init__(self, run: str, spec: Mapping[str, Any], directory: Path) -> None:
-        self._run = run
-        self._spec = spec
+    def __init__(self, description: Description, directory: Path) -> None:
+        self._description = description
         self._directory = directory
         self._rows: dict[int, Row] = {}
 
@@ -113,30 +112,36 @@ class OfflineTracker:
 
     def finish(self) -> None:
         """Write the offline run if the training is complete."""
-        if len(self._rows) == _total_epochs(self._spec):
-            replay(self._run, self._spec, list(self._rows.values()), self._directory, "offline")
+        if len(self._rows) == self._description.total_epochs:
+            replay(self._description, list(self._rows.values()), self._directory, "offline")
 
 
 class OnlineTracker:
     """Sends each epoch as it ends; a resumed training goes on with the run that its state names.
 
     Args:
-        run: Name of the run.
-        spec: Its specification (``study.train_spec``), shown as the run's configuration.
+        description: What the run shows beside its epochs.
         directory: Folder that holds ``wandb/``.
         state: Folder of the training's state; remembers the id and the last epoch sent.
+        live: Whether the training itself sends, or another process does what it did not.
     """
 
-    def __init__(self, run: str, spec: Mapping[str, Any], directory: Path, state: Path) -> None:
-        self._marker = state / "wandb.json"
-        self._ledger = _Ledger(directory, run, "online")
-        known = json.loads(self._marker.read_text(encoding="utf-8")) if self._marker.exists() else None
+    def __init__(self, description: Description, directory: Path, state: Path, live: bool = True) -> None:
+        self._marker = state / MARKER
+        self._ledger = Ledger(directory, description.run, "online")
+        self._live = live
+        known = read_marker(state)
         self._id = known["id"] if known else self._ledger.new_id()
         self._rows: dict[int, Row] = {}
-        self._epochs = _total_epochs(spec)
+        self._epochs = description.total_epochs
         self._last_epoch = known["epoch"] if known else 0
         self._remember()
-        self._wandb_run = _start(self._id, spec, directory, "online")
+        self._wandb_run = start_training_run(self._id, description, directory, "online")
+
+    @property
+    def identity(self) -> str:
+        """Id of the run in W&B."""
+        return self._id
 
     def log_epoch(self, row: Row) -> None:
         """Send the epoch, and remember that."""
@@ -150,18 +155,17 @@ class OnlineTracker:
         """Close the run; a complete history counts as uploaded."""
         self._wandb_run.finish()
         if len(self._rows) == self._epochs:
-            self._ledger.add(self._id, list(self._rows.values()))
+            self._ledger.add(self._id, _content(list(self._rows.values())))
 
     def _remember(self) -> None:
-        write_text(self._marker, json.dumps({"id": self._id, "epoch": self._last_epoch}))
+        write_text(self._marker, json.dumps({"id": self._id, "epoch": self._last_epoch, "live": self._live}))
 
 
-def open_tracker(run: str, spec: Mapping[str, Any], directory: Path, state: Path) -> Tracker:
+def open_tracker(description: Description, directory: Path, state: Path) -> Tracker:
     """Tracker as the environment asks for it: ``WANDB_MODE`` is ``offline`` (default), ``online`` or ``disabled``.
 
     Args:
-        run: Name of the run; also its id in W&B.
-        spec: Specification of the training.
+        description: What the run shows beside its epochs; its name is also its id in W&B.
         directory: Folder that holds ``wandb/``, by default ``results``.
         state: Folder of the training's state.
 
@@ -172,6 +176,7 @@ def open_tracker(run: str, spec: Mapping[str, Any], directory: Path, state: Path
     Raises:
         ConfigError: If ``WANDB_MODE`` is none of the three.
     """
+    run = description.run
     said = os.environ.get("WANDB_MODE", "").strip().lower() or "offline"
     mode = {"dryrun": "offline", "run": "online"}.get(said, said)  # W&B's own older words
     if mode not in {"offline", "online", "disabled"}:
@@ -184,30 +189,19 @@ def open_tracker(run: str, spec: Mapping[str, Any], directory: Path, state: Path
 
     def open_inner() -> Tracker:
         if mode == "online" and has_key():
-            return OnlineTracker(run, spec, directory, state)
+            return OnlineTracker(description, directory, state)
         if mode == "online":
             logger.info("%s: no W&B key, tracking offline; polarvrp sync-wandb uploads the history later", run)
-        return OfflineTracker(run, spec, directory)
+        return OfflineTracker(description, directory)
 
     return GuardedTracker(run, open_inner)
 
 
-def has_key() -> bool:
-    """Whether W&B accepts a key that is configured on this machine; never asks for one."""
-    import wandb
-
-    try:
-        return bool(wandb.login(prompt=False))
-    except wandb.Error:
-        return False
-
-
-def replay(run: str, spec: Mapping[str, Any], rows: Sequence[Row], directory: Path, mode: Mode) -> str | None:
+def replay(description: Description, rows: Sequence[Row], directory: Path, mode: Mode) -> str | None:
     """Write a whole history as one run, once.
 
     Args:
-        run: Name of the run.
-        spec: Specification of the training.
+        description: What the run shows beside its epochs.
         rows: Its history.
         directory: Folder that holds ``wandb/``.
         mode: Whether to write an offline run or to upload.
@@ -216,87 +210,79 @@ def replay(run: str, spec: Mapping[str, Any], rows: Sequence[Row], directory: Pa
         Id of the new run, the name with ``-r2`` for a second training of the name and so on; None if this very history
         was written before.
     """
-    ledger = _Ledger(directory, run, mode)
-    if ledger.holds(rows):
+    return _replay(description, description.run, rows, directory, mode)
+
+
+def snapshot(description: Description, rows: Sequence[Row], directory: Path) -> str | None:
+    """Write what there is of an unfinished training as an offline run of its own, tagged ``unfinished``, once.
+
+    Offline runs cannot be gone on with, so the run is named after the last epoch, and the whole history follows under
+    the training's own name when it is complete.
+
+    Returns:
+        Its id, e.g. ``polarnet-ple-polar-n50-s0-epoch37``; None if it was written before.
+    """
+    return _replay(description, f"{description.run}-epoch{len(rows)}", rows, directory, "offline", ("unfinished",))
+
+
+def catch_up(description: Description, rows: Sequence[Row], directory: Path, state: Path) -> str | None:
+    """Send the epochs of a training that were not sent yet; what follows later goes on with the same run.
+
+    Args:
+        description: What the run shows beside its epochs.
+        rows: Its history so far.
+        directory: Folder that holds ``wandb/``.
+        state: Folder of the training's state; remembers the id and the last epoch sent.
+
+    Returns:
+        Id of the run; None if all was sent, or the training runs and sends its epochs by itself.
+    """
+    known = read_marker(state)
+    if known and (known["epoch"] >= len(rows) or (known.get("live", True) and _runs(state))):
+        return None
+    tracker = OnlineTracker(description, directory, state, live=False)
+    try:
+        for row in rows:
+            tracker.log_epoch(row)
+    finally:
+        tracker.finish()
+    return tracker.identity
+
+
+def read_marker(state: Path) -> dict[str, Any] | None:
+    """What a training's state remembers of its run in W&B: ``id``, ``epoch`` and ``live``; None if nothing was sent."""
+    path = state / MARKER
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def _runs(state: Path) -> bool:
+    """Whether a process trains."""
+    try:
+        with file_lock(state / "lock", "the training", wait=False):
+            return False
+    except DataError:
+        return True
+
+
+def _replay(
+    description: Description, name: str, rows: Sequence[Row], directory: Path, mode: Mode, tags: Sequence[str] = ()
+) -> str | None:
+    ledger = Ledger(directory, name, mode)
+    if ledger.holds(_content(rows)):
         return None
     identity = ledger.new_id()
-    wandb_run = _start(identity, spec, directory, mode)
+    wandb_run = start_training_run(identity, description, directory, mode, tags)
     try:
         for row in rows:
             _log(wandb_run, row)
     finally:
         wandb_run.finish()
-    ledger.add(identity, rows)
+    ledger.add(identity, _content(rows))
     return identity
 
 
-def read_training(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Specification and history of a finished training.
-
-    Args:
-        folder: Folder of the model, with ``history.parquet``.
-
-    Raises:
-        DataError: If the history is missing, truncated or names no specification.
-    """
-    path = folder / "history.parquet"
-    table = read_parquet(path, "train the run first")
-    spec = provenance(table).get("spec")
-    if not isinstance(spec, dict):
-        raise DataError(f"{path} names no specification; delete it and train the run again")
-    return spec, table.to_pylist()
-
-
-class _Ledger:
-    """Which trainings of a run were written, in ``wandb/ledger/{mode}/{run}.json``: id to digest of the history."""
-
-    def __init__(self, directory: Path, run: str, mode: Mode) -> None:
-        self._run = run
-        self._path = directory / "wandb" / "ledger" / mode / f"{run}.json"
-        text = self._path.read_bytes() if self._path.exists() else b"{}"
-        try:
-            self._entries: dict[str, str] = dict(json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise DataError(
-                f"{self._path} is no ledger; delete it, histories of {run} may be uploaded twice"
-            ) from error
-
-    def new_id(self) -> str:
-        count = len(self._entries)
-        return f"{self._run}-r{count + 1}" if count else self._run
-
-    def holds(self, rows: Sequence[Row]) -> bool:
-        return _digest(rows) in self._entries.values()
-
-    def add(self, identity: str, rows: Sequence[Row]) -> None:
-        self._entries[identity] = _digest(rows)
-        write_text(self._path, json.dumps(self._entries, indent=1))
-
-
-def _total_epochs(spec: Mapping[str, Any]) -> int:
-    return parse_train_spec(spec)[1].total_epochs
-
-
-def _digest(rows: Sequence[Row]) -> str:
-    text = json.dumps([dict(row) for row in rows], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _start(identity: str, spec: Mapping[str, Any], directory: Path, mode: Mode) -> Any:
-    import wandb
-
-    directory.mkdir(parents=True, exist_ok=True)
-    return wandb.init(
-        project=os.environ.get("WANDB_PROJECT", PROJECT),
-        job_type="train",
-        id=identity,
-        name=identity,
-        resume="allow",
-        mode=mode,
-        config=dict(spec),
-        dir=str(directory),
-        settings=wandb.Settings(console="off", silent=True),
-    )
+def _content(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [dict(row) for row in rows]
 
 
 def _log(wandb_run: Any, row: Row) -> None:

@@ -32,12 +32,14 @@ from polarvrp.training.divergence import WATCHED, diverged, is_finite
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
-from polarvrp.training.outputs import write_outputs
+from polarvrp.training.outputs import training_facts, write_outputs
+from polarvrp.training.recorded import write_description
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate
 from polarvrp.training.stages import StageNetworks
 from polarvrp.training.step import PendingStep, TrainingStep
 from polarvrp.training.tracking import Tracker, open_tracker
 from polarvrp.training.validation import Validation
+from polarvrp.training.wandb_runs import Description
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class TrainJob:
         max_seconds: Stop and keep the state after that long, None to finish.
         engine: One of ``decoding.engine.LEVELS``.
         layout: Of the results, where initial weights are looked for.
+        scale: Of the study, for readers; None where it is not known.
     """
 
     run: str
@@ -72,6 +75,7 @@ class TrainJob:
     max_seconds: float | None = None
     engine: str = "auto"
     layout: Layout = field(default_factory=Layout)
+    scale: str | None = None
 
 
 def train(job: TrainJob) -> bool:
@@ -98,7 +102,10 @@ def train(job: TrainJob) -> bool:
         group.wait()  # until all have read their state
         if not group.leads:
             return _run(trainer, None, None, stop).finished
-        tracker = open_tracker(job.run, job.spec, job.tracking, folder)
+        facts = training_facts(trainer.policy, config, trainer.level)
+        description = Description(run=job.run, spec=job.spec, scale=job.scale, facts=facts)
+        write_description(folder, description)
+        tracker = open_tracker(description, job.tracking, folder)
         try:
             # All of it each time: a process may have ended between the last epoch and the tracker's own end.
             for row in trainer.position.history:
@@ -107,7 +114,7 @@ def train(job: TrainJob) -> bool:
                 validation = Validation(job.validation, config.validation_instances, refiner, device)
                 trainer = _run(trainer, validation, tracker, stop)
             if trainer.finished:
-                write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position, trainer.level)
+                write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position, trainer.level, job.scale)
         finally:
             tracker.finish()
         return trainer.finished
