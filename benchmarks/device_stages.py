@@ -41,9 +41,9 @@ from polarvrp.problem.instances import to_arrays
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_tours
 from polarvrp.tolerances import POLICY_TOLERANCE
+from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.plan import WARM_UP_RUNS, Plan
 from polarvrp.training.step import TrainingStep
-from polarvrp.training.trainer import make_optimizer
 
 EPOCH_INSTANCES = 100_000
 TINY = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}

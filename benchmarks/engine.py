@@ -43,8 +43,8 @@ from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.progress import progress
 from polarvrp.tolerances import POLICY_TOLERANCE
+from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.step import TrainingStep
-from polarvrp.training.trainer import make_optimizer
 
 EPOCH_INSTANCES = 100_000
 WARM_UP_STEPS = 4

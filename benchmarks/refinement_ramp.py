@@ -18,9 +18,9 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import TrainConfig
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.registry import build_policy
+from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.schedule import decoder_ramp
 from polarvrp.training.step import TrainingStep
-from polarvrp.training.trainer import make_optimizer
 
 STEPS_PER_EPOCH = 100
 """Over the first of them the decoder's residual block is turned on."""

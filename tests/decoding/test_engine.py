@@ -151,7 +151,7 @@ def config_of(paradigm: str, size: int, batch: int, **changes: Any) -> TrainConf
 
 def step_of(policy: Policy, config: TrainConfig, engine: str = "fused") -> TrainingStep:
     from polarvrp.local_search.refinement import Refiner
-    from polarvrp.training.trainer import make_optimizer
+    from polarvrp.training.optimizer import make_optimizer
 
     device = next(policy.parameters()).device
     optimizer = make_optimizer(config, policy, device)

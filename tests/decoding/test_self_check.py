@@ -29,9 +29,9 @@ from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.errors import EngineError
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
+from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.plan import Plan
 from polarvrp.training.step import TrainingStep
-from polarvrp.training.trainer import make_optimizer
 
 TINY = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
 NUM_NODES = 5

@@ -17,8 +17,8 @@ from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.seeds import derive_seed
 from polarvrp.study.specs import canonical, fingerprint, parse_train_spec
 from polarvrp.training.microbatch import Microbatch
+from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.step import TrainingStep
-from polarvrp.training.trainer import make_optimizer
 
 CPU = torch.device("cpu")
 

@@ -14,8 +14,9 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.registry import build_policy
 from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import read_newest
+from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.step import TrainingStep
-from polarvrp.training.trainer import TrainJob, make_optimizer, train
+from polarvrp.training.trainer import TrainJob, train
 
 NO_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB."
 

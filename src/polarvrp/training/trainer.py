@@ -21,7 +21,6 @@ from torch import Tensor
 from polarvrp.config.training import TrainConfig
 from polarvrp.errors import DivergenceError
 from polarvrp.local_search.refinement import Refiner
-from polarvrp.model.policy import Policy
 from polarvrp.model.precision import compile_parts, trains_in_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study.layout import Layout
@@ -32,6 +31,7 @@ from polarvrp.training.divergence import WATCHED, diverged, is_finite
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
 from polarvrp.training.locks import file_lock, leased_device
+from polarvrp.training.optimizer import make_optimizer, set_learning_rate
 from polarvrp.training.outputs import training_facts, write_outputs
 from polarvrp.training.recorded import write_description
 from polarvrp.training.schedule import batch_sizes, decoder_ramp, learning_rate
@@ -255,7 +255,7 @@ class Trainer:
         """Steps of the present epoch; False if stopped before its end."""
         position, config = self.position, self._stage
         sizes = batch_sizes(config)
-        _set_learning_rate(self._optimizer, learning_rate(config, position.epoch))
+        set_learning_rate(self._optimizer, learning_rate(config, position.epoch))
         self.policy.train()
         self._step.resize_buffers()
         device = self.device
@@ -385,22 +385,3 @@ def _stop_requests(max_seconds: float | None) -> Iterator[StopRequest]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def make_optimizer(config: TrainConfig, policy: Policy, device: torch.device) -> torch.optim.Optimizer:
-    """In one kernel; on a GPU in the form that a graph can capture: learning rate and step counter on the device."""
-    trainable = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    options: dict[str, Any] = {"betas": (0.9, 0.999), "weight_decay": config.weight_decay}
-    if device.type == "cuda":
-        rate = torch.tensor(config.learning_rate, device=device)
-        return kind(trainable, lr=rate, fused=True, capturable=True, **options)
-    return kind(trainable, lr=config.learning_rate, fused=True, **options)
-
-
-def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
