@@ -5,6 +5,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+LONGEST_LINE = 1000
+"""Characters of a line of a message that are printed."""
+
 
 class PolarvrpError(Exception):
     """Base of all errors that are the input's fault; the message says what, got, wanted, what to do."""
@@ -49,8 +52,16 @@ def one_of(got: str, known: Iterable[str]) -> str:
 
 
 def lines_of(source: str, error: PolarvrpError) -> str:
-    """An error as it is printed: each of its lines after ``source``, where the mistake is."""
-    return "\n".join(f"{source}: {line}" for line in str(error).splitlines())
+    """An error as it is printed: each of its lines after ``source``, where the mistake is; none longer than a screen.
+
+    What a file holds may stand in a message, and be of any length.
+    """
+    return "\n".join(f"{source}: {_shortened(line)}" for line in str(error).splitlines())
+
+
+def _shortened(line: str) -> str:
+    kept = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:kept]} ... {line[-kept:]}"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from polarvrp.config.loading import load_study
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.study import SCALES, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
-from polarvrp.errors import ConfigError
+from polarvrp.errors import ConfigError, lines_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -292,3 +292,14 @@ def test_the_batched_local_search_is_for_one_depot() -> None:
 def test_network_refuses(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelConfig.from_mapping(values, "model")
+
+
+def test_files_that_mean_too_much_or_nothing_are_one_short_line(tmp_path: Path) -> None:
+    """Nested references that would be printed as gigabytes, a date that does not exist, brackets without end."""
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join(9 * [f'*a{n}'])}]\n" for n in range(6))
+    texts = (bomb + "scale: *a6\n", "- " + "x" * 10**5, "scale: 2026-99-99\n", "[" * 10**5)
+    for text in texts:
+        (tmp_path / "mine.yaml").write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            load_study(tmp_path / "mine.yaml", ROOT / "config")
+        assert max(map(len, lines_of("x", caught.value).splitlines())) < 1200

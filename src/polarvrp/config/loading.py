@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from polarvrp.config.mistakes import short
 from polarvrp.config.study import SCALES, StudyConfig
 from polarvrp.errors import ConfigError
 
@@ -20,10 +21,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist; run from the project's folder or name another file") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # a date may be impossible, a list endless
         raise ConfigError(f"{path} is no readable YAML file: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} must hold keys and values, got {content!r}")
+        raise ConfigError(f"{path} must hold keys and values, got {short(content)}")
     return content
 
 
@@ -44,7 +45,7 @@ def scale_file(config: Mapping[str, Any]) -> str:
     """
     scale = config.get("scale")
     if scale not in SCALES:
-        raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+        raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {short(scale)}")
     return f"scales/{scale}.yaml"
 
 

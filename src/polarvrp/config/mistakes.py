@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
@@ -29,6 +30,14 @@ WANTED = {
     "less_than_equal": "at most {le:g}",
 }
 """What is allowed where pydantic finds an error of such a type."""
+
+
+def short(value: Any) -> str:
+    """A value as a message shows it: of a few lists within each other, few items and few letters."""
+    shown = reprlib.Repr()
+    shown.maxlevel, shown.maxother, shown.maxstring = 4, 200, 200
+    shown.maxlist = shown.maxtuple = shown.maxdict = 20
+    return shown.repr(value)
 
 
 def mistakes(error: ValidationError, model: type[BaseModel], mapping: Any, where: str) -> list[str]:
@@ -77,12 +86,12 @@ def _line(model: type[BaseModel], place: Place, found: list[ErrorDetails], where
         separator = "" if not name else "." if isinstance(got, Mapping) else " "
         return f"{name}{separator}{found[0]['ctx']['error']}"
     if kind != "literal_error" and kind not in WANTED:
-        return f"{name}: {found[0]['msg']}, got {got!r}"
+        return f"{name}: {found[0]['msg']}, got {short(got)}"
     wanted = " or ".join(map(_wanted, found))
     number_as_text = kind in ("int_type", "float_type") and isinstance(got, str) and re.match(r"[-+.\d]", got)
     hint = "; YAML reads 3e-4 and quoted numbers as text, write 0.0003" if number_as_text else ""
     shown = list(got) if isinstance(got, tuple) else got
-    return f"{name or 'configuration'} must be {wanted}, got {shown!r}{hint}"
+    return f"{name or 'configuration'} must be {wanted}, got {short(shown)}{hint}"
 
 
 def _wanted(details: ErrorDetails) -> str:
