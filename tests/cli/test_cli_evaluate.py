@@ -49,6 +49,44 @@ def test_several_sets_become_files_that_check_accepts(folder: Path, tmp_path: Pa
         assert main(["check", instances, output]) == 0
 
 
+def test_both_protocols_become_files_in_one_pass(folder: Path, tmp_path: Path) -> None:
+    """Each as it would be alone; files of the second protocol come after all of the first."""
+    sets = [str(folder / f"{name}.npz") for name in ("CVRP", "MDVRPMBTW")]
+    model = ["--model", str(folder / "moved.safetensors"), "--augmentations", "2"]
+    outputs = [tmp_path / f"{number}.parquet" for number in range(4)]
+    both = ["--protocol", "strict", "published", "--output", *map(str, outputs)]
+    assert main(["evaluate", *sets, *model, *both]) == 0
+    said = [json.loads(pq.read_schema(path).metadata[PROVENANCE]) for path in outputs]
+    assert [entry["protocol"] for entry in said] == ["strict", "strict", "published", "published"]
+    assert all(entry["mb_sets_b"] and not entry["mask_unseen_flags"] for entry in said)
+    for protocol, paths in (("strict", outputs[:2]), ("published", outputs[2:])):
+        alone = [tmp_path / f"{protocol}-{number}.parquet" for number in range(2)]
+        assert main(["evaluate", *sets, *model, "--protocol", protocol, "--output", *map(str, alone)]) == 0
+        for path, expected in zip(paths, alone, strict=True):
+            assert read_solutions(path)["actions"] == read_solutions(expected)["actions"]
+    assert read_solutions(outputs[0])["cost"] == read_solutions(outputs[2])["cost"]
+
+
+def test_flags_of_unseen_attributes_are_recorded(folder: Path, tmp_path: Path) -> None:
+    words = [str(folder / "MDVRPMBTW.npz"), "--model", str(folder / "moved.safetensors"), "--augmentations", "1"]
+    words += ["--mask-unseen-flags", "--mixed-backhauls-only", "--output", str(tmp_path / "masked.parquet")]
+    assert main(["evaluate", *words]) == 0
+    said = json.loads(pq.read_schema(tmp_path / "masked.parquet").metadata[PROVENANCE])
+    assert (said["mask_unseen_flags"], said["mb_sets_b"]) == (True, False)
+
+
+def test_files_are_counted_by_set_and_protocol(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(folder / "CVRP.npz"), "--model", str(folder / "moved.safetensors")]
+    words += ["--output", str(tmp_path / "one.parquet")]
+    assert main(["evaluate", *words, "--protocol", "strict", "published"]) == 2
+    assert "--output needs one file a set and protocol: got 1 for 2; list them in order" in capsys.readouterr().err
+    assert main(["evaluate", *words, "--protocol", "strict", "strict"]) == 2
+    assert "--protocol must name each protocol once" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_set_x_prints_mean_gaps_by_size_class(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of instances that are named, in any case and order; the numbers are those of the file."""
     output = tmp_path / "set_x.parquet"

@@ -1,6 +1,7 @@
 """Strict and published rules of zero-shot sets, at both levels."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,8 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.decoding.rollout import multi_start
-from polarvrp.environment.environment import Environment
-from polarvrp.evaluation.evaluate import evaluate_set
+from polarvrp.environment.environment import PROTOCOLS, Environment
+from polarvrp.evaluation.evaluate import evaluate_protocols, evaluate_set
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import to_tensors
@@ -58,9 +59,46 @@ def test_mixed_backhauls_overload_vehicles_in_the_published_protocol_only(policy
     strict, published = (
         [
             row.max_violation
-            for row in evaluate_set(GreedySolver(policy, Decoding(1, protocol=protocol), False), "run", instances)
+            for row in evaluate_set(GreedySolver(policy, Decoding(1, protocols=(protocol,)), False), "run", instances)
         ]
         for protocol in ("strict", "published")
     )
     assert all(excess is not None and excess < LOAD_TOLERANCE for excess in strict)
     assert any(excess is not None and excess > LOAD_TOLERANCE for excess in published)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("variant", ["MDVRPTW", "VRPMB", "MDOVRPMB"])
+def test_one_pass_finds_what_a_pass_for_each_protocol_finds(policy: Policy, level: str, variant: str) -> None:
+    instances = to_tensors(generated(variant, 6, 4, 11))
+    alone = [
+        GreedySolver(policy, Decoding(2, protocols=(protocol,), engine=level), False).solve(instances)
+        for protocol in PROTOCOLS
+    ]
+    together = GreedySolver(policy, Decoding(2, protocols=PROTOCOLS, engine=level), False).solve_each(instances)
+    for (cost, tours), (wanted, expected) in zip(together, alone, strict=True):
+        assert torch.equal(cost, wanted) and tours == expected
+    strict, published = together
+    assert (published[0] <= strict[0]).all() or variant != "MDVRPTW"
+
+
+def test_a_pass_shares_its_rollouts_where_loads_have_one_rule(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rollout of several depots serves both protocols, mixed backhauls need two; the batch is encoded once."""
+    counts = {"encode": 0, "rollout": 0}
+    encode = policy.encode
+    monkeypatch.setattr(policy, "encode", lambda found: (counts.update(encode=counts["encode"] + 1), encode(found))[1])
+    for variant, rollouts in (("MDVRPTW", 1), ("VRPMB", 2), ("MDVRPMBTW", 2)):
+        counts.update(encode=0, rollout=0)
+        solver = GreedySolver(policy, Decoding(1, protocols=PROTOCOLS, engine="parallel"), False)
+        engine = solver.engine(7)
+        rollout = engine.rollout
+
+        def counted(*words: Any, rollout: Any = rollout, **options: Any) -> Any:
+            counts["rollout"] += 1
+            return rollout(*words, **options)
+
+        monkeypatch.setattr(engine, "rollout", counted)
+        rows = evaluate_protocols(solver, "run", generated(variant, 6, 3, 11))
+        assert counts == {"encode": 1, "rollout": rollouts}
+        assert [len(part) for part in rows] == [3, 3]
+        assert rows[0][0].seconds == rows[1][0].seconds > 0

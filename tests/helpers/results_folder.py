@@ -42,10 +42,11 @@ class ResultsFolder:
         costs: Iterable[float | None],
         seconds: float = 0.5,
         actions: tuple[int, ...] = (1, 0, 2),
+        split: str = "test",
     ) -> None:
         """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
         key: Literal["solver", "run"] = "solver" if method in {"pyvrp", "ortools", "best_known"} else "run"
-        folder = self.root / ("references" if key == "solver" else "evaluations") / "test" / method
+        folder = self.root / ("references" if key == "solver" else "evaluations") / split / method
         rows = [
             SolutionRow(
                 variant=variant,
@@ -155,6 +156,8 @@ def whole_study(root: Path) -> ResultsFolder:
     train(f"{stems[-1]}-n10-s1", TRAINING_VARIANTS)
     for run in [f"{stem}-n10-s0" for stem in stems] + [f"{stems[-1]}-n10-s1"]:
         evaluate(run, unseen)
+        for variant in unseen:
+            folder.solve(run, variant, 10, [1.1 * references[variant, 10]] * 2, split="test-published")
         folder.solve_set_x(run, {name: (best, 1.1 * best, 1.1 * best + 1) for name, best in best_known.items()})
     for tail in ("ple-rl-n10", "ple-po-n10", "deep-polar-n10", "shared-po-n10", "shared-polar-n10-k2"):
         train(f"polarnet-{tail}-s0")

@@ -113,6 +113,21 @@ def test_masked_flags_of_unseen_attributes_do_not_matter() -> None:
     assert not torch.equal(hidden, seen)
 
 
+def test_mixed_backhauls_may_set_their_own_flag_alone() -> None:
+    policy, mixed_backhauls = shaken(policy_of()), sample("VRPMB")
+    flags = mixed_backhauls.flags.clone()
+    assert flags[:, 3].all() and flags[:, 4].all()
+    flags[:, 3] = False
+    policy.mb_sets_b = False
+    alone = policy.encode(mixed_backhauls).embeddings
+    others = [policy.encode(sample(variant)).embeddings for variant in ("VRPB", "OVRPBLTW")]
+    policy.mb_sets_b = True
+    assert torch.equal(alone, policy.encode(dataclasses.replace(mixed_backhauls, flags=flags)).embeddings)
+    assert not torch.equal(alone, policy.encode(mixed_backhauls).embeddings)
+    for variant, embeddings in zip(("VRPB", "OVRPBLTW"), others, strict=True):
+        assert torch.equal(embeddings, policy.encode(sample(variant)).embeddings)
+
+
 # --- progressive layered extraction ----------------------------------------------------------------------------------
 
 

@@ -104,6 +104,14 @@ def test_bumped_version_reaches_those_that_use_it(
     assert all(before[name] != after[name] for name in before if name.split()[0] in prefixes)
 
 
+def test_flags_of_unseen_variants_change_their_evaluations_only(tmp_path: Path, quick: StudyConfig) -> None:
+    run = parse_run("polarnet-ple-polar-n10-s0")
+    for key, value in (("mask_unseen_flags", True), ("mb_sets_b", False)):
+        other = study(tmp_path, scale="quick", evaluation={key: value})
+        assert changed(quick, other) == set()
+        assert jobs.zero_shot_spec(other, run) == jobs.zero_shot_spec(quick, run) | {key: value}
+
+
 def test_swapped_values_change_the_specification(tmp_path: Path) -> None:
     first = study(tmp_path, scale="quick", training={"epochs": 3, "instances_per_epoch": 7})
     second = study(tmp_path, scale="quick", training={"epochs": 7, "instances_per_epoch": 3})

@@ -19,7 +19,7 @@ from polarvrp.tables.sources import MissingResultsError, Results
 RUN = "polarnet-ple-polar-n10-s0"
 CONTRACT = {
     "in_distribution": "variant num_customers method objective gap_percent seconds instances reference scale",
-    "zero_shot": "variant num_customers method objective gap_percent seconds instances reference scale",
+    "zero_shot": "variant num_customers method protocol objective gap_percent seconds instances reference scale",
     "set_x": "instance method best_known cost gap_percent scale",
     "training_paradigms": "backbone paradigm variant gap_percent scale",
     "encoder_settings": "backbone encoder variant gap_percent parameters scale",

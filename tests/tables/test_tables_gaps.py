@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from helpers.results_folder import ResultsFolder, table_rows
+from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.references.published import published_costs
+from polarvrp.tables.build import build_tables
+from polarvrp.tables.figures import draw_figure
 from polarvrp.tables.sources import MissingResultsError, Results
 
 OURS = "polarnet-ple-polar"
@@ -123,6 +126,33 @@ def test_variants_are_split_between_the_two_tables(folder: ResultsFolder, quick:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP", "VRPMB", "MDVRP"))
     assert {row["variant"] for row in table_rows(quick, "in_distribution")} == {"CVRP"}
     assert {row["variant"] for row in table_rows(quick, "zero_shot")} == {"VRPMB", "MDVRP"}
+
+
+def test_unseen_variants_are_listed_by_both_protocols(folder: ResultsFolder, quick: Results) -> None:
+    folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("MDVRP", "VRPMB"))
+    for variant, cost in (("VRPMB", 10.1), ("MDVRP", 10.2)):
+        folder.solve(f"{OURS}-n10-s0", variant, 10, [cost] * 2, split="test-published")
+    cells = [
+        (row["variant"], row["method"], row["protocol"], round(row["gap_percent"], 6))
+        for row in table_rows(quick, "zero_shot")
+    ]
+    assert cells == [
+        ("VRPMB", "pyvrp", "strict", 0.0),
+        ("VRPMB", f"{OURS}-s0", "strict", 5.0),
+        ("VRPMB", f"{OURS}-s0", "published", 1.0),
+        ("MDVRP", "pyvrp", "strict", 0.0),
+        ("MDVRP", f"{OURS}-s0", "strict", 5.0),
+        ("MDVRP", f"{OURS}-s0", "published", 2.0),
+    ]
+    build_tables(quick, ["zero_shot"])
+    text = quick.layout.table("zero_shot", "md").read_text(encoding="utf-8")
+    assert "Columns with † are by the rules of the published environments" in text
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert lines[0] == ["Variant", "PyVRP Obj.", "PyVRP Gap", "Ours Obj.", "Ours Gap", "Ours Obj.†", "Ours Gap†"]
+    assert lines[2] == ["VRPMB", "10.00", "\\*", "**10.50**", "**5.00%**", "**10.10**", "**1.00%**"]
+    assert lines[-1] == ["Average", "–", "\\*", "–", "**5.00%**", "–", "**1.50%**"]
+    dots = draw_figure(quick, EXPERIMENTS["zero_shot"]).axes[0].collections[-1].get_offsets()
+    assert sorted(dots[:, 0].tolist()) == pytest.approx([5.0, 5.0])
 
 
 def test_solvers_are_shown_where_runs_are(folder: ResultsFolder, quick: Results) -> None:

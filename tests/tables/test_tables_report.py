@@ -86,7 +86,9 @@ def test_best_cells_and_ours_stand_out_and_averages_stay_below(root: Path) -> No
 def test_captions_of_tables_and_figures_are_shown(root: Path) -> None:
     page = page_of(root, "zero_shot")
     assert any("Gaps are against our PyVRP costs (*)" in text for text in page.texts["p"])
-    assert page.texts["figcaption"] == ["Gap of every compared method on each unseen variant, a panel a size."]
+    assert page.texts["figcaption"] == [
+        "Gap of every compared method on each unseen variant by the rules of the problem, a panel a size."
+    ]
 
 
 def test_report_says_its_scale(root: Path) -> None:

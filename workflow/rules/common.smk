@@ -29,6 +29,7 @@ MARGINS = str(layout.analysis("{run}", "preference_margins"))
 EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
 EMBEDDINGS = str(layout.analysis(SIZED_RUN, "embeddings"))
 SET_X = str(layout.set_x("{run}"))
+PUBLISHED_EVALUATION = str(layout.published_evaluation("{run}", "{variant}", "{n}"))
 SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "{n}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
@@ -98,8 +99,8 @@ def histories(runs):
     return [path.format(run=run.name) for run in runs for path in (HISTORY, METADATA)]
 
 
-def evaluations(runs, variants=study.training_variants):
-    return [EVALUATION.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
+def evaluations(runs, variants=study.training_variants, path=EVALUATION):
+    return [path.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
 
 
 def analyses_of(runs, name):
@@ -197,7 +198,8 @@ def solved_by_shipped(name):
 # What an experiment may need, and the files that this means.
 NEEDS = {
     "training_variants": lambda name: solved(name, study.training_variants),
-    "unseen_variants": lambda name: solved(name, study.zero_shot_variants),
+    "unseen_variants": lambda name: solved(name, study.zero_shot_variants)
+    + evaluations(listed_runs(name), study.zero_shot_variants, PUBLISHED_EVALUATION),
     "shipped": solved_by_shipped,
     "test_sets": lambda name: test_sets(sorted({run.num_customers for run in listed_runs(name)})),
     "set_x": lambda name: set_x_costs(listed_runs(name)),
@@ -237,6 +239,10 @@ def train_spec(wildcards):
 
 def evaluation_spec(wildcards):
     return jobs.canonical(jobs.evaluation_spec(study, run_of(wildcards)))
+
+
+def zero_shot_spec(wildcards):
+    return jobs.canonical(jobs.zero_shot_spec(study, run_of(wildcards)))
 
 
 def set_x_spec(wildcards):

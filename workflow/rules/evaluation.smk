@@ -21,14 +21,34 @@ rule evaluate_policy:
         " --augmentations {params.augmentations} --output {output} > {log} 2>&1"
 
 
-use rule evaluate_policy as evaluate_zero_shot with:
+# By the rules of the problem and by those of the published environments, in one pass.
+rule evaluate_zero_shot:
     input:
         policy=WEIGHTS.format(run=SIZED_RUN),
         instances=expand(DATASET, split="test", variant=study.zero_shot_variants, allow_missing=True),
     output:
         expand(EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
+        expand(PUBLISHED_EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
     log:
         layout.log("evaluate_zero_shot", SIZED_RUN),
+    conda:
+        "../envs/main.yaml"
+    threads: GPU_JOB_THREADS
+    resources:
+        gpu=GPUS,
+    params:
+        spec=zero_shot_spec,
+        fingerprint=fingerprint_of,
+        augmentations=study.evaluation.augmentations,
+        protocols=jobs.PROTOCOLS,
+        flags=[
+            *(["--mask-unseen-flags"] if study.evaluation.mask_unseen_flags else []),
+            *([] if study.evaluation.mb_sets_b else ["--mixed-backhauls-only"]),
+        ],
+    shell:
+        "python -m polarvrp evaluate {input.instances} --model {input.policy} --fingerprint {params.fingerprint}"
+        " --augmentations {params.augmentations} --protocol {params.protocols} {params.flags}"
+        " --output {output} > {log} 2>&1"
 
 
 rule evaluate_shipped:

@@ -18,24 +18,43 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="sets to solve")
-    parser.add_argument("--output", type=Path, nargs="+", required=True, help="one Parquet file a set, in order")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="one Parquet file a set, in order, for each protocol in turn",
+    )
     parser.add_argument("--first", type=int, metavar="K", help="solve only the first K instances of each set")
     parser.add_argument(
         "--protocol",
+        nargs="+",
         choices=("strict", "published"),
-        default="strict",
+        default=["strict"],
         help="rules while decoding; published repeats the published environments, which overload vehicles with mixed "
-        "backhauls and let tours compete that start illegally",
+        "backhauls and let tours compete that start illegally; both are evaluated in one pass",
+    )
+    parser.add_argument(
+        "--mask-unseen-flags",
+        action="store_true",
+        help="hide the flags of mixed backhauls and several depots, which no training instance of the paper sets",
+    )
+    parser.add_argument(
+        "--mixed-backhauls-only",
+        action="store_true",
+        help="instances with mixed backhauls set flag MB alone, not B beside it as in the published tests",
     )
     add_policy_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
-    if len(options.output) != len(options.instances):
-        raise ConfigError(
-            f"--output needs one file a set: got {len(options.output)} for {len(options.instances)}; list them in order"
-        )
+    if len(set(options.protocol)) < len(options.protocol):
+        raise ConfigError("--protocol must name each protocol once")
+    wanted = len(options.instances) * len(options.protocol)
+    if len(options.output) != wanted:
+        each = "a set" if len(options.protocol) == 1 else "a set and protocol"
+        raise ConfigError(f"--output needs one file {each}: got {len(options.output)} for {wanted}; list them in order")
     if len({path.resolve() for path in options.output}) < len(options.output):
         raise ConfigError("--output must name each file once")
     from polarvrp.problem.datasets import read_instances
@@ -53,27 +72,38 @@ def execute(options: argparse.Namespace) -> int:
 def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.Namespace) -> None:
     """Solve the sets and write one file each."""
     from polarvrp.decoding.greedy import Decoding, GreedySolver
-    from polarvrp.evaluation.evaluate import evaluate_set, warm_up
+    from polarvrp.evaluation.evaluate import evaluate_protocols, warm_up
     from polarvrp.problem.datasets import variant_of
     from polarvrp.problem.instances import instance_digests
     from polarvrp.progress import progress
     from polarvrp.solutions.origin import DIGESTS, Origin, require_solutions_output
     from polarvrp.solutions.solutions import write_solutions
 
-    decoding = Decoding(options.augmentations, protocol=options.protocol, engine=options.engine)
-    effort = {"augmentations": options.augmentations, "protocol": options.protocol}
+    decoding = Decoding(options.augmentations, protocols=tuple(options.protocol), engine=options.engine)
+    trained.policy.mask_unseen_flags = options.mask_unseen_flags
+    trained.policy.mb_sets_b = not options.mixed_backhauls_only
+    effort = {
+        "augmentations": options.augmentations,
+        "mask_unseen_flags": options.mask_unseen_flags,
+        "mb_sets_b": not options.mixed_backhauls_only,
+    }
     digests = [dict(enumerate(instance_digests(instances))) for instances in sets]
-    for instances, output, known in zip(sets, options.output, digests, strict=True):
+    # Outputs of each set by protocol.
+    outputs = [options.output[place :: len(sets)] for place in range(len(sets))]
+    for instances, paths, known in zip(sets, outputs, digests, strict=True):
         origin = Origin(variant_of(instances).name, instances.num_customers, "run", trained.run)
-        require_solutions_output(output, origin, known, [*options.instances, trained.path])
+        for path in paths:
+            require_solutions_output(path, origin, known, [*options.instances, trained.path])
     solver = GreedySolver(trained.policy, decoding, trained.bfloat16)
     warm_up(solver, sets[0])
-    jobs = list(zip(options.instances, sets, options.output, digests, strict=True))
-    for path, instances, output, known in progress(jobs, len(jobs), trained.run, "set"):
-        rows = evaluate_set(solver, trained.run, instances)
-        _report_unsolved(path, [f"instance {row.instance}, {row.reason}" for row in rows if row.reason], len(rows))
-        engine = {"engine": solver.engine(instances.num_nodes).level}
-        write_solutions(output, rows, key="run", metadata=trained.origin | effort | engine | {DIGESTS: known})
+    jobs = list(zip(options.instances, sets, outputs, digests, strict=True))
+    for path, instances, paths, known in progress(jobs, len(jobs), trained.run, "set"):
+        solved = evaluate_protocols(solver, trained.run, instances)
+        reasons = [f"instance {row.instance}, {row.reason}" for row in solved[0] if row.reason]
+        _report_unsolved(path, reasons, len(instances))
+        made = trained.origin | effort | {"engine": solver.engine(instances.num_nodes).level, DIGESTS: known}
+        for protocol, output, rows in zip(options.protocol, paths, solved, strict=True):
+            write_solutions(output, rows, key="run", metadata=made | {"protocol": protocol})
 
 
 def _report_unsolved(path: Path, reasons: list[str], count: int) -> None:

@@ -131,6 +131,14 @@ class EvaluationConfig(Section):
         le=8,
         description="Symmetric images of each instance that are solved, the instance itself included.",
     )
+    mask_unseen_flags: bool = Field(
+        default=False,
+        description="Whether the networks are not told of mixed backhauls and several depots, which they never saw.",
+    )
+    mb_sets_b: bool = Field(
+        default=True,
+        description="Whether mixed backhauls set flag B beside MB, as in the published tests, or MB alone.",
+    )
 
 
 class SetXConfig(Section):

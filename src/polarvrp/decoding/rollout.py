@@ -32,7 +32,8 @@ class Rollout:
 
     Attributes:
         actions: Nodes in order, padded with depots, int64, ``[B, S, T]``.
-        cost: Length, infinite where a forced first action was illegal, float, ``[B, S]``.
+        cost: Length, infinite where a forced first action was illegal and the protocol minds, float, ``[B, S]``.
+        legal: Whether forced first actions were legal, bool, ``[B, S]``.
         log_likelihood: Sum over decisions, forced first actions count 0, float, ``[B, S]``.
         decisions: The decisions, ``None`` unless they were asked for.
         overflow: Tours without an end, and decisions that found no room: 0, or the results must not be used, int64,
@@ -41,6 +42,7 @@ class Rollout:
 
     actions: Tensor
     cost: Tensor
+    legal: Tensor
     log_likelihood: Tensor
     decisions: Decisions
     overflow: Tensor

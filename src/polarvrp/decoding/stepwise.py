@@ -47,7 +47,7 @@ class StepwiseEngine(ABC):
             task = Task(policy, cache, environment, len(starts), sampler, greedy_last, record)
             made = rollout_loop(environment, starts, self._step_function(task), record)
         decisions = None if made.moves is None else self._decisions(environment, made.moves)
-        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, no_overflow(made.cost))
+        return Rollout(made.actions, made.cost, made.legal, made.log_likelihood, decisions, no_overflow(made.cost))
 
     def usage(self, tours: Rollout) -> HostCopy:
         """All that was needed was there."""

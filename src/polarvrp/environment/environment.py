@@ -9,7 +9,7 @@ Shape legend: B instances, S rows (solutions under construction) per instance, N
 
 import copy
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from polarvrp.problem.symmetries import augment
 from polarvrp.problem.tours import most_actions
 
 Protocol = Literal["strict", "published"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
 
 class Environment:

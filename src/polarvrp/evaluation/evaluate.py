@@ -5,12 +5,11 @@ files and networks loaded, divided evenly over its instances.
 """
 
 import time
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from polarvrp.decoding.greedy import GreedySolver
+from polarvrp.decoding.greedy import GreedySolver, rollouts_by_protocol
 from polarvrp.environment.environment import Environment
 from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
@@ -24,7 +23,12 @@ INSTANCES_AT_ONCE = 128
 
 
 def evaluate_set(solver: GreedySolver, run: str, instances: Instances[NodeArrays]) -> list[SolutionRow]:
-    """Solve every instance of a set.
+    """Solve every instance of a set by the solver's first protocol; arguments and rows as of ``evaluate_protocols``."""
+    return evaluate_protocols(solver, run, instances)[0]
+
+
+def evaluate_protocols(solver: GreedySolver, run: str, instances: Instances[NodeArrays]) -> list[list[SolutionRow]]:
+    """Solve every instance of a set by each of the solver's protocols, in one pass.
 
     Args:
         solver: Of the policy.
@@ -32,20 +36,27 @@ def evaluate_set(solver: GreedySolver, run: str, instances: Instances[NodeArrays
         instances: One variant, one size.
 
     Returns:
-        One row an instance, in order. An instance with a customer whom no vehicle can serve gets no cost, only the
-        reason.
+        For each protocol one row an instance, in order. An instance with a customer whom no vehicle can serve gets no
+        cost, only the reason. Protocols that share their rollouts have the same seconds, others an equal part.
     """
     impossible = _obstacles(instances, solver.device)
     servable = [index for index, reason in enumerate(impossible) if reason is None]
+    protocols = solver.decoding.protocols
     start_s = time.perf_counter()
-    tours = _decode(solver, instances[np.array(servable)]) if servable else []
-    seconds = (time.perf_counter() - start_s) / max(len(servable), 1)
-    found = dict(zip(servable, tours, strict=True))
+    tours = _decode(solver, instances[np.array(servable)]) if servable else [[] for _ in protocols]
+    rollouts = len(rollouts_by_protocol(instances, protocols))
+    seconds = (time.perf_counter() - start_s) / max(len(servable), 1) / rollouts
     variant = variant_of(instances).name
-    return [
-        _row(variant, run, instances, index, found.get(index), seconds, impossible[index])
-        for index in range(len(instances))
-    ]
+    rows = []
+    for solved in tours:
+        found = dict(zip(servable, solved, strict=True))
+        rows.append(
+            [
+                _row(variant, run, instances, index, found.get(index), seconds, impossible[index])
+                for index in range(len(instances))
+            ]
+        )
+    return rows
 
 
 def warm_up(solver: GreedySolver, instances: Instances[NodeArrays]) -> None:
@@ -57,7 +68,7 @@ def warm_up(solver: GreedySolver, instances: Instances[NodeArrays]) -> None:
     """
     if solver.device.type == "cuda":
         compile_parts(solver.policy)
-        evaluate_set(solver, "warm-up", instances)
+        evaluate_protocols(solver, "warm-up", instances)
 
 
 def _obstacles(instances: Instances[NodeArrays], device: torch.device) -> list[str | None]:
@@ -78,11 +89,12 @@ def _obstacle(instances: Instances[NodeArrays], index: int, servable: list[bool]
     return f"customer {customer}: its window, closing time or limit leaves less room than float32 can tell"
 
 
-def _decode(solver: GreedySolver, instances: Instances[NodeArrays]) -> Sequence[list[int]]:
-    _, tours = solver.solve(to_tensors(instances, solver.device))
+def _decode(solver: GreedySolver, instances: Instances[NodeArrays]) -> list[list[list[int]]]:
+    """Tours of each instance by each protocol."""
+    solved = solver.solve_each(to_tensors(instances, solver.device))
     if solver.device.type == "cuda":
         torch.cuda.synchronize(solver.device)
-    return tours
+    return [tours for _, tours in solved]
 
 
 def _row(

@@ -15,10 +15,12 @@ from polarvrp.model.mixture import Router
 from polarvrp.model.rotation import rotation_of
 from polarvrp.model.stacks import Encoding
 from polarvrp.problem.instances import Instances
+from polarvrp.problem.variants import FLAG_NAMES
 
 __all__ = ["DecoderCache", "Encoding", "Policy"]
 
 NUM_TRAINED_FLAGS = 4
+BACKHAUL_FLAG, MIXED_FLAG = FLAG_NAMES.index("B"), FLAG_NAMES.index("MB")
 
 
 class Policy(nn.Module):
@@ -36,6 +38,7 @@ class Policy(nn.Module):
         ramp: How much of the decoder's residual block is on, 0 to 1; the trainer raises it in the first epoch. A
             tensor is read at run time, so that a captured or compiled step need not be built again.
         mask_unseen_flags: Hide the flags of mixed backhauls and several depots, which no training instance sets.
+        mb_sets_b: Whether flag B is set beside MB for mixed backhauls, as in the published tests, or MB alone.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Policy(nn.Module):
         self.embedding, self.conditioning, self.stack, self.decoder = embedding, conditioning, stack, decoder
         self.ramp: Ramp = 1.0
         self.mask_unseen_flags = False
+        self.mb_sets_b = True
 
     @property
     def dtype(self) -> torch.dtype:
@@ -79,6 +83,9 @@ class Policy(nn.Module):
             Embeddings ``[B, N, d]``, auxiliary loss, gates.
         """
         flags = instances.flags
+        if not self.mb_sets_b:
+            seen = flags[:, BACKHAUL_FLAG] & ~flags[:, MIXED_FLAG]
+            flags = torch.cat((flags[:, :BACKHAUL_FLAG], seen[:, None], flags[:, MIXED_FLAG:]), dim=1)
         if self.mask_unseen_flags:
             flags = torch.cat((flags[:, :NUM_TRAINED_FLAGS], torch.zeros_like(flags[:, NUM_TRAINED_FLAGS:])), dim=1)
         x = self.embedding(instances, self.dtype)

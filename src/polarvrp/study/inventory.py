@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from polarvrp.study.specs import chunk_starts, size_config
 ANALYSES = {
     "margins": ("analyse_margins", "preference_margins"),
     "experts": ("analyse_experts", "expert_contributions"),
+    "embeddings": ("analyse_embeddings", "embeddings"),
 }
 """Rule and file of what analyses need of each run, by the need's name."""
 
@@ -63,7 +64,8 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
     trainings = list(dict.fromkeys((*seen, *unseen, *set_x, *runs_for("histories", *ANALYSES))))
     analysed = {need: runs_for(need) for need in ANALYSES}
     solved = _solved_sets(study, seen, unseen)
-    tested = {(name, run.num_customers) for run in (*seen, *analysed["experts"]) for name in study.training_variants}
+    encoded = (*analysed["experts"], *analysed["embeddings"])
+    tested = {(name, run.num_customers) for run in (*seen, *encoded) for name in study.training_variants}
     tested |= {(name, run.num_customers) for run in unseen for name in study.zero_shot_variants}
     own = _shipped(study, layout, names)
     tested |= {
@@ -75,14 +77,10 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
         "references": [job for name, size in solved for job in _chunks(study, layout, name, size)],
         "trainings": [_job("train_policy", run.name, [layout.weights(run.name)], run) for run in trainings],
         "evaluations": _evaluations(layout, "evaluate_policy", seen, study.training_variants),
-        "zero-shot": _evaluations(layout, "evaluate_zero_shot", unseen, study.zero_shot_variants),
+        "zero-shot": _zero_shot(layout, unseen, study.zero_shot_variants),
         "Set-X": [_job("evaluate_set_x", run.name, [layout.set_x(run.name)], run) for run in set_x],
         "shipped": [job for jobs in own.values() for job in jobs],
-        "analyses": [
-            _job(rule, run.name, [layout.analysis(run.name, name)], run)
-            for need, (rule, name) in ANALYSES.items()
-            for run in analysed[need]
-        ],
+        "analyses": _analyses(layout, analysed, names),
         "tables": [
             _job("build_table", name, [layout.table(name, end) for end in TABLE_SUFFIXES])
             for name in names
@@ -111,6 +109,32 @@ def _sets(layout: Layout, split: str, wanted: Iterable[tuple[str, int]]) -> list
 def _evaluations(layout: Layout, rule: str, runs: Iterable[RunSpec], variants: Collection[str]) -> list[Job]:
     return [
         _job(rule, run.name, [layout.evaluation(run.name, name, run.num_customers) for name in variants], run)
+        for run in runs
+        if variants
+    ]
+
+
+def _analyses(layout: Layout, runs: Mapping[str, Iterable[RunSpec]], names: Iterable[str]) -> list[Job]:
+    """Analyses of runs by their needs, and of networks without a run."""
+    jobs = [
+        _job(rule, run.name, [layout.analysis(run.name, name)], run)
+        for need, (rule, name) in ANALYSES.items()
+        for run in runs[need]
+    ]
+    if any("architectures" in EXPERIMENTS[name].needs for name in names):
+        jobs.append(_job("analyse_architectures", "all", [layout.architectures]))
+    return jobs
+
+
+def _zero_shot(layout: Layout, runs: Iterable[RunSpec], variants: Collection[str]) -> list[Job]:
+    paths = (layout.evaluation, layout.published_evaluation)
+    return [
+        _job(
+            "evaluate_zero_shot",
+            run.name,
+            [path(run.name, name, run.num_customers) for path in paths for name in variants],
+            run,
+        )
         for run in runs
         if variants
     ]

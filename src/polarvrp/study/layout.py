@@ -69,6 +69,10 @@ class Layout:
         """A trained model's solutions of a set."""
         return self.root / "evaluations" / split / run / f"{variant}-n{num_customers}.parquet"
 
+    def published_evaluation(self, run: str, variant: str, num_customers: int | str) -> Path:
+        """The same of a test set by the rules of the published environments, which may break those of the problem."""
+        return self.evaluation(run, variant, num_customers, "test-published")
+
     def shipped_evaluation(self, model: str, variant: str, num_customers: int | str) -> Path:
         """A study's own solutions of a set by a model that ships."""
         return self.root / "evaluations" / "shipped" / model / f"{variant}-n{num_customers}.parquet"

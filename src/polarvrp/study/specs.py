@@ -18,7 +18,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.paradigms import unread_settings
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.recipes import recipe_of
-from polarvrp.config.study import SizeConfig, StudyConfig
+from polarvrp.config.study import EvaluationConfig, SizeConfig, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
@@ -35,6 +35,9 @@ TRAIN_CODE_VERSION = 3
 EVALUATION_CODE_VERSION = 2
 ANALYSIS_CODE_VERSION = 1
 TABLE_CODE_VERSION = 2
+
+PROTOCOLS = ("strict", "published")
+"""Rules that unseen variants are solved by, each from the same trained policies."""
 
 ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp")
 """Settings of a training that specifications leave out at their defaults, so that a new one retrains nothing."""
@@ -211,6 +214,14 @@ def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:
         "train": fingerprint(train_spec(study, run)),
         "test": _draw(study, "test"),
     }
+
+
+def zero_shot_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a run's costs on unseen variants depend on; flags that instances may set there are left out as published."""
+    flags = {key: getattr(study.evaluation, key) for key in ("mask_unseen_flags", "mb_sets_b")}
+    usual = EvaluationConfig()
+    changed = {key: value for key, value in flags.items() if value != getattr(usual, key)}
+    return evaluation_spec(study, run) | {"protocols": list(PROTOCOLS)} | changed
 
 
 def shipped_spec(study: StudyConfig, num_customers: int) -> Spec:

@@ -119,8 +119,11 @@ def embeddings(results: Results, experiment: Experiment) -> Figure:
     backbones = list(dict.fromkeys(run.backbone for run in runs))
     encoders = [name for name in ENCODERS if name in {run.encoder for run in runs}]
     separations = results.table(experiment.name).set_index(["backbone", "encoder", "seed"])["cosine_separation"]
-    figure = Figure(figsize=(max(3.2 * len(backbones), 7.0), 1.6 + 3.0 * len(encoders)), layout="constrained")
-    grid = figure.subplots(len(encoders), len(backbones), squeeze=False)
+    alone = len(backbones) == 1  # then encoders stand side by side
+    rows, columns = (1, len(encoders)) if alone else (len(encoders), len(backbones))
+    figure = Figure(figsize=(max(3.2 * columns, 7.0), 1.9 + 3.0 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = grid.T if alone else grid
     colours: dict[str, Any] = {}
     for run in reversed(runs):  # so that the first seed is drawn last
         axes = grid[encoders.index(run.encoder), backbones.index(run.backbone)]
@@ -130,13 +133,13 @@ def embeddings(results: Results, experiment: Experiment) -> Figure:
         colours = {variant: mpl.colormaps["tab20"](rank) for rank, variant in enumerate(variants)}
         for variant, colour in colours.items():
             here = points[points["variant"] == variant]
-            axes.scatter(here["x"], here["y"], s=5, lw=0, color=[colour])
+            axes.scatter(here["x"], here["y"], s=5 if len(points) > 1000 else 15, lw=0, color=[colour])
         separation = separations[run.backbone, run.encoder, run.seed]
         title = f"{BACKBONES[run.backbone].label}, {ENCODERS[run.encoder].label}"
         axes.set(title=f"{title}\nseparation {separation:.3f}", xticks=[], yticks=[])
     head(figure, f"{figure_of(experiment).title}, n={runs[0].num_customers}", results.scale)
     handles = [Line2D([], [], label=name, color=colour, marker="o", ls="", ms=5) for name, colour in colours.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=8 if len(backbones) > 2 else 4)
+    figure.legend(handles=handles, loc="outside lower center", ncols=8 if columns > 2 else 4)
     return figure
 
 

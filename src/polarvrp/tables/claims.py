@@ -9,7 +9,7 @@ import pandas as pd
 
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.methods import METHODS
-from polarvrp.tables.labels import OURS
+from polarvrp.tables.labels import OURS, as_in_the_paper
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, ZERO_SHOT_ORDER
 
@@ -165,6 +165,7 @@ def _wins_of(tables: Tables, name: str, num_customers: int) -> float:
     frame = _of_size(tables, name, num_customers)
     if frame is None:
         return math.nan
+    frame = as_in_the_paper(frame)
     order = ZERO_SHOT_ORDER if name == "zero_shot" else IN_DISTRIBUTION_ORDER
     return wins(method_gaps(frame, "variant"), _ours(), len(order))
 
@@ -188,6 +189,7 @@ def _unseen_wins(tables: Tables, variants: list[str]) -> float:
     frame = _of_size(tables, "zero_shot", max(PAPER_SIZES))
     if frame is None:
         return math.nan
+    frame = as_in_the_paper(frame)
     return wins(method_gaps(frame[frame["variant"].isin(variants)], "variant"), _ours(), len(variants))
 
 

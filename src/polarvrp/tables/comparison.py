@@ -11,7 +11,7 @@ from polarvrp.tables.claims import CLAIMS, compare_claims
 from polarvrp.tables.formats import plain
 from polarvrp.tables.frames import arrow_schema, typed
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import OURS, is_external, is_shipped, shipped_method
+from polarvrp.tables.labels import OURS, as_in_the_paper, is_external, is_shipped, shipped_method
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.notes import DEFINITIONS, MISPRINT, note_of
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, SOLVER_CORES, read_paper
@@ -113,6 +113,7 @@ def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFram
 
     Seconds of solvers are in the paper's unit, wall time on its number of cores.
     """
+    ours = as_in_the_paper(ours)
     paper = _by_stem(read_paper(experiment.name), ours)
     counted = ours["instances"] + ours["left_out"]
     seconds = ours["seconds"].where(~ours["method"].map(is_external), ours["seconds"] / SOLVER_CORES)

@@ -1,6 +1,6 @@
 """Long tables of gaps on the test sets, ``in_distribution`` and ``zero_shot``, and how they are printed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import fsum
 from typing import Any
@@ -40,17 +40,33 @@ _TIME = (
     f"{SOLVER_CORES} cores, which is its seconds summed over one-core runs divided by {SOLVER_CORES}."
 )
 
+STRICT_RULES, PUBLISHED_RULES = "strict", "published"
+"""Protocols of the unseen variants (``environment.Protocol``)."""
+
+PROTOCOL_MARKS = {STRICT_RULES: "", PUBLISHED_RULES: "†"}
+"""How printed columns tell protocols apart."""
+
+_PROTOCOLS = (
+    "Columns with † are by the rules of the published environments, which overload vehicles with mixed backhauls and "
+    "let tours compete that start illegally; the others keep every rule."
+)
+
 _SHIPPED = "Models marked as shipped come with this package and were trained whatever the scale says."
 
 
 def in_distribution(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Mean cost, gap and seconds of every method on the 16 training variants."""
-    return _gap_table(results, IN_DISTRIBUTION_ORDER)
+    return _in_order(_gap_rows(results, IN_DISTRIBUTION_ORDER), results)
 
 
 def zero_shot(results: Results, experiment: Experiment) -> pd.DataFrame:
-    """Mean cost, gap and seconds of every method on the 32 unseen variants."""
-    return _gap_table(results, ZERO_SHOT_ORDER)
+    """Mean cost, gap and seconds of every method on the 32 unseen variants, of trained runs by both protocols."""
+    rows = [row | {"protocol": STRICT_RULES} for row in _gap_rows(results, ZERO_SHOT_ORDER)]
+    for run in results.evaluated_runs():
+        for test_set in results.evaluated_sets(run, ZERO_SHOT_ORDER, PUBLISHED_RULES):
+            row = gap_row(results, test_set, run.method, results.evaluation(run, test_set, PUBLISHED_RULES))
+            rows.append(row | {"runs": run.name, "protocol": PUBLISHED_RULES})
+    return _in_order(rows, results)
 
 
 def gap_row(results: Results, test_set: InstanceSet, method: str, solutions: pd.DataFrame) -> dict[str, Any]:
@@ -107,21 +123,32 @@ def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[
 
 
 def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """One table a size: a row a variant, objective and gap of each method; averages last."""
+    """One table a size: a row a variant, objective and gap of each method by each protocol; averages last."""
     labels = labels_of(frame)
     tables = []
     for size, here in frame.groupby("num_customers"):
-        long = _as_printed(pd.concat([here, _averages(here)], ignore_index=True))
-        methods = sorted(long["method"].unique(), key=lambda method: method_rank(method, labels))
+        cells: list[pd.DataFrame] = []
+        present: set[tuple[str, str]] = set()
+        for protocol, rows in here.groupby("protocol", sort=False):
+            long = _as_printed(pd.concat([rows, _averages(rows)], ignore_index=True))
+            cells += [cell.assign(protocol=protocol) for cell in _objectives_and_gaps(long, 2)]
+            present.update((method, str(protocol)) for method in long["method"])
         variants = [*sorted(here["variant"].unique(), key=variant_rank), AVERAGE]
-        columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Obj.", "Gap")}
+        columns = {
+            (method, protocol, measure): (method_label(method, labels), measure + mark)
+            for method in sorted({method for method, _ in present}, key=lambda method: method_rank(method, labels))
+            for protocol, mark in PROTOCOL_MARKS.items()
+            for measure in ("Obj.", "Gap")
+            if (method, protocol) in present
+        }
+        facts = f"{_facts(here)} {_PROTOCOLS}" if here["protocol"].nunique() > 1 else _facts(here)
         tables.append(
             print_table(
-                captioned(here, experiment, f", n={size} ({_counts(here)})", _facts(here)),
-                _objectives_and_gaps(long, 2),
+                captioned(here, experiment, f", n={size} ({_counts(here)})", facts),
+                cells,
                 ("Variant",),
                 Axis.of("variant", variants),
-                Axis(("method", "measure"), columns),
+                Axis(("method", "protocol", "measure"), columns),
                 summary=1,
             )
         )
@@ -147,7 +174,18 @@ def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) 
     )
 
 
-def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
+def _in_order(rows: Iterable[Mapping[str, Any]], results: Results) -> pd.DataFrame:
+    """Rows in the order of the printed tables; those of one method stay in theirs."""
+    labels = results.labels
+
+    def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return variant_rank(row["variant"]), row["num_customers"], method_rank(row["method"], labels)
+
+    ordered: list[Mapping[str, Any]] = sorted(rows, key=rank)
+    return pd.DataFrame(ordered)
+
+
+def _gap_rows(results: Results, variants: Sequence[str]) -> list[dict[str, Any]]:
     """Rows of runs and imported solutions, of solvers on the same test sets, and of shipped models on theirs.
 
     Without runs and imported solutions all sets of the solvers are shown.
@@ -180,9 +218,7 @@ def _gap_table(results: Results, variants: Sequence[str]) -> pd.DataFrame:
             for test_set in shown
             if test_set.num_customers in PUBLISHED_SIZES and results.against != "pyvrp"
         ]
-    labels = results.labels
-    rows.sort(key=lambda row: (variant_rank(row["variant"]), row["num_customers"], method_rank(row["method"], labels)))
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _summary(costs: pd.Series, reference: pd.Series | None) -> GapSummary:

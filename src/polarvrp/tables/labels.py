@@ -78,6 +78,14 @@ def catalog_labels() -> dict[str, str]:
     return {stem: record.label for stem, record in METHODS.items()}
 
 
+def as_in_the_paper(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows that correspond to the paper's: of methods solved by the published protocol too, those alone."""
+    if "protocol" not in frame:
+        return frame
+    published = frame["protocol"] == "published"
+    return frame[published | ~frame["method"].isin(frame["method"][published])]
+
+
 def labels_of(frame: pd.DataFrame) -> dict[str, str]:
     """Labels that a table's frame carries, else those of the catalog."""
     labels: dict[str, str] = frame.attrs.get(LABELS) or catalog_labels()

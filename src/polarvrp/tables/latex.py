@@ -47,6 +47,7 @@ _LATEX = str.maketrans(
         "−": r"$-$",
         "≤": r"$\le$",
         "±": r"$\pm$",
+        "†": r"$\dagger$",
         "α": r"$\alpha$",
         "ε": r"$\varepsilon$",
         "θ": r"$\theta$",

@@ -99,10 +99,10 @@ class Results:
         """Runs with the file of an analysis."""
         return self._runs(lambda run: self.layout.analysis(run, name), "analyses")
 
-    def evaluated_sets(self, run: RunSpec, variants: Iterable[str]) -> list[InstanceSet]:
-        """Test sets of the run's own size, of these variants, that it was evaluated on."""
+    def evaluated_sets(self, run: RunSpec, variants: Iterable[str], protocol: str = "strict") -> list[InstanceSet]:
+        """Test sets of the run's own size, of these variants, that it was evaluated on by a protocol."""
         sets = [InstanceSet(variant, run.num_customers) for variant in variants]
-        return [test_set for test_set in sets if self._evaluation(run, test_set).is_file()]
+        return [test_set for test_set in sets if self._evaluation(run, test_set, protocol).is_file()]
 
     def solved_sets(self, solver: str, variants: Iterable[str]) -> list[InstanceSet]:
         """Test sets of these variants that a solver was run on."""
@@ -112,9 +112,9 @@ class Results:
         sets = [InstanceSet(variant, size) for variant in variants for size in sizes]
         return [test_set for test_set in sets if self._solutions(solver, test_set).is_file()]
 
-    def evaluation(self, run: RunSpec, test_set: InstanceSet) -> pd.DataFrame:
-        """Costs and seconds of a run on one test set, as ``read_costs``."""
-        path = self._evaluation(run, test_set)
+    def evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str = "strict") -> pd.DataFrame:
+        """Costs and seconds of a run on one test set by a protocol, as ``read_costs``."""
+        path = self._evaluation(run, test_set, protocol)
         return read_costs(
             path, Origin(test_set.variant, test_set.num_customers, "run", run.name), self.dataset(test_set)
         )
@@ -194,8 +194,9 @@ class Results:
         frame.attrs[LABELS] = dict(provenance(stored).get(LABELS, ()))
         return frame
 
-    def _evaluation(self, run: RunSpec, test_set: InstanceSet) -> Path:
-        return self.layout.evaluation(run.name, test_set.variant, test_set.num_customers)
+    def _evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str) -> Path:
+        path_of = self.layout.evaluation if protocol == "strict" else self.layout.published_evaluation
+        return path_of(run.name, test_set.variant, test_set.num_customers)
 
     def dataset(self, test_set: InstanceSet) -> Path:
         return self.layout.dataset(TEST, test_set.variant, test_set.num_customers)

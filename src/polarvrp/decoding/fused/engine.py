@@ -61,11 +61,11 @@ class FusedEngine:
             )
             if made.segments is None:
                 overflow = torch.stack((made.unserved, torch.zeros_like(made.unserved)))
-                return Rollout(made.actions, made.cost, made.log_likelihood, None, overflow)
+                return Rollout(made.actions, made.cost, made.legal, made.log_likelihood, None, overflow)
             capacity = self._capacity(environment, len(starts))
             decisions = pack(made.segments, len(starts), environment.max_actions, capacity)
         overflow = torch.stack((made.unserved, decisions.dropped))
-        return Rollout(made.actions, made.cost, made.log_likelihood, decisions, overflow)
+        return Rollout(made.actions, made.cost, made.legal, made.log_likelihood, decisions, overflow)
 
     def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
         """Replay given tours."""

@@ -61,7 +61,9 @@ class FusedTours:
 
     Attributes:
         actions: Nodes in order, padded with depots, int64, ``[B, S, T]``; T is ``environment.max_actions``.
-        cost: Length, infinite where a forced first action was illegal or customers are left, float32, ``[B, S]``.
+        cost: Length, infinite where a forced first action was illegal and the protocol minds, or customers are left,
+            float32, ``[B, S]``.
+        legal: Whether forced first actions were legal, bool, ``[B, S]``.
         log_likelihood: Sum over decisions, forced first actions count 0, float32, ``[B, S]``.
         unserved: Tours that left customers out, int64, scalar.
         segments: The decisions, ``None`` unless they were asked for.
@@ -69,6 +71,7 @@ class FusedTours:
 
     actions: Tensor
     cost: Tensor
+    legal: Tensor
     log_likelihood: Tensor
     unserved: Tensor
     segments: Segments | None
@@ -184,6 +187,7 @@ def fused_rollout(
     return FusedTours(
         actions=tours.actions.transpose(1, 2).contiguous(),
         cost=tours.cost.masked_fill(~(environment.admitted(tours.legal) & tours.served), torch.inf),
+        legal=tours.legal,
         log_likelihood=tours.log_likelihood,
         unserved=(~tours.served).sum(),
         segments=None if record_length is None else segments,
