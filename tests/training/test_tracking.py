@@ -236,7 +236,7 @@ def test_sync_uploads_each_history_once(
     tmp_path: Path, started: dict[str, FakeRun], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_model(tmp_path)
-    monkeypatch.setattr(wandb_runs, "has_key", lambda: True)
+    monkeypatch.setattr(wandb_runs, "login_fault", lambda: None)
     assert main(["sync-wandb", "--results", str(tmp_path)]) == 0
     assert main(["sync-wandb", RUN, "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{RUN}: uploaded as {RUN}", f"{RUN}: already uploaded"]
@@ -246,7 +246,7 @@ def test_sync_uploads_each_history_once(
 @pytest.mark.parametrize(
     ("arguments", "key", "message"),
     [
-        ([RUN], False, "W&B accepts no key of this machine; run `wandb login`"),
+        ([RUN], False, "W&B cannot be used online: Failed to reach W&B; check the network and the key"),
         (["polarnet-ple-polar-n20-s0"], True, "nor did a training of polarnet-ple-polar-n20-s0 end an epoch yet"),
         (["nonsense"], True, "'nonsense' names no run"),
     ],
@@ -260,7 +260,7 @@ def test_sync_says_what_is_missing(
     message: str,
 ) -> None:
     write_model(tmp_path)
-    monkeypatch.setattr(wandb_runs, "has_key", lambda: key)
+    monkeypatch.setattr(wandb_runs, "login_fault", lambda: None if key else "Failed to reach W&B")
     assert main(["sync-wandb", *arguments, "--results", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
@@ -280,7 +280,7 @@ def begin_training(state: Path, rows: list[dict[str, Any]]) -> None:
 def test_unfinished_training_is_sent_and_goes_on_with_its_run(
     tmp_path: Path, started: dict[str, FakeRun], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(wandb_runs, "has_key", lambda: True)
+    monkeypatch.setattr(wandb_runs, "login_fault", lambda: None)
     state = tmp_path / "checkpoints" / RUN / fingerprint(SPEC)
     for rows in (ROWS[:1], ROWS[:2], ROWS[:2]):
         begin_training(state, rows)

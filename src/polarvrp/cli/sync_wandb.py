@@ -32,9 +32,11 @@ def execute(options: argparse.Namespace) -> int:
     if not runs:
         raise DataError(f"{layout.root} holds no trained run; make one with: snakemake --cores all train")
     mode: Mode = "offline" if options.offline else "online"
-    if mode == "online" and not wandb_runs.has_key():
+    fault = wandb_runs.login_fault() if mode == "online" else None
+    if fault is not None:
         raise ConfigError(
-            "W&B accepts no key of this machine; run `wandb login`, set WANDB_API_KEY, or write --offline runs"
+            f"W&B cannot be used online: {fault}; check the network and the key (`wandb login`, WANDB_API_KEY), or "
+            "write --offline runs"
         )
     done = "written" if mode == "offline" else "uploaded"
     for name, identity in sync(layout, runs, mode, whole=not options.runs):

@@ -115,12 +115,17 @@ class Content:
 
 def has_key() -> bool:
     """Whether W&B accepts a key that is configured on this machine; never asks for one."""
+    return login_fault() is None
+
+
+def login_fault() -> str | None:
+    """Why W&B cannot be used online, None if it can; it reports a wrong key and a missing network alike."""
     import wandb
 
     try:
-        return bool(wandb.login(prompt=False))
-    except wandb.Error:
-        return False
+        return None if wandb.login(prompt=False) else "no key on this machine"
+    except wandb.Error as error:
+        return " ".join(str(error).split())
 
 
 def start_training_run(
