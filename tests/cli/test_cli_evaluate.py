@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import torch
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import engine
+from polarvrp.evaluation import set_x
 from polarvrp.files import PROVENANCE
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
@@ -237,3 +239,27 @@ def test_bad_input_is_one_line_and_nothing_half_written(
     assert error.count("\n") == 1
     assert "Traceback" not in error
     assert list(tmp_path.iterdir()) == [text]
+
+
+def test_a_killed_evaluation_of_set_x_goes_on_where_it_was(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, loaded = ["X-n101-k25", "X-n106-k14"], []
+    whole = set_x.load_set_x
+
+    def load(name: str) -> Any:
+        loaded.append(name)
+        if loaded.count(name) == 1 and name == names[1]:
+            raise KeyboardInterrupt
+        return whole(name)
+
+    monkeypatch.setattr(set_x, "load_set_x", load)
+    output = tmp_path / "x.parquet"
+    command = ["evaluate-set-x", "--model", str(folder / "moved.safetensors"), "--starts", "1", "--augmentations", "1"]
+    command += ["--instances", *names, "--output", str(output)]
+    assert main(command) == 130
+    assert not output.exists()
+    assert main(command) == 0
+    assert loaded == [*names, names[1]]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
+    assert main(["check", "set-x", str(output)]) == 0

@@ -31,17 +31,27 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.evaluation.set_x import evaluate_set_x, stated_set_x, write_set_x
     from polarvrp.outputs import require_output
     from polarvrp.progress import progress
+    from polarvrp.references.partial import PartialRecords
+    from polarvrp.study.weights import weights_digest
     from polarvrp.tables.set_x import mean_gaps
     from polarvrp.training.locks import leased_device
 
     decoding = Decoding(options.augmentations, max_starts=options.starts, engine=options.engine)
+    effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
     with leased_device() as device:
         trained = load_trained(options.model, options.run, options.fingerprint, str(device))
         require_output(options.output, ".parquet", {"run": trained.run}, [trained.path], stated=stated_set_x)
-        solved = evaluate_set_x(GreedySolver(trained.policy, decoding, trained.bfloat16), names)
-        rows = list(progress(solved, len(names), trained.run, "instance"))
-    effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
-    write_set_x(options.output, rows, trained.origin | effort | {"run": trained.run})
+        identity = effort | {"run": trained.run, "weights": weights_digest(trained.path), "bfloat16": trained.bfloat16}
+        with PartialRecords(options.output, identity) as partial:  # a kill costs one instance
+            kept = {row["instance"]: row for row in partial.records}
+            left = [name for name in names if name not in kept]
+            solved = evaluate_set_x(GreedySolver(trained.policy, decoding, trained.bfloat16), left)
+            for row in progress(solved, len(names), trained.run, "instance", done=len(names) - len(left)):
+                partial.append_record(row)
+                kept[row["instance"]] = row
+            rows = [kept[name] for name in names]
+            write_set_x(options.output, rows, trained.origin | effort | {"run": trained.run})
+            partial.remove()
     print(f"{options.output}: mean gaps to the best known costs, with rounded distances and as the paper counts")
     for group, gaps in mean_gaps(rows).iterrows():
         print(f"  {group}: {gaps['gap_percent']:.3f} %, {gaps['published_gap_percent']:.3f} %")

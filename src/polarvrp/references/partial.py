@@ -30,12 +30,12 @@ class StoredRow:
     row: SolutionRow
 
 
-class PartialFile:
-    """Rows on their way to a file of solutions; only one process may hold it.
+class PartialRecords:
+    """Records on their way to a file of results, each JSON; only one process may hold the file.
 
     Args:
-        output: The file of solutions; this one is its name with ``.partial`` added.
-        identity: What all rows must have been solved with. Rows of another identity are dropped.
+        output: The file of results; this one is its name with ``.partial`` added.
+        identity: What all records must have been made with. Those of another identity are dropped.
 
     Raises:
         DataError: If another process holds the file, or it cannot be written.
@@ -51,15 +51,15 @@ class PartialFile:
             self._file.close()
             raise DataError(f"{self.path} is in use: another process is solving for {output.name}")
         try:
-            self.rows = self._load()
+            self.records = self._load()
         except DataError:
             self._file.close()
             raise
 
-    def append(self, stored: StoredRow) -> None:
-        """Add a row; it is on disk when this returns."""
-        self._write(dataclasses.asdict(stored))
-        self.rows[stored.row.instance] = stored
+    def append_record(self, record: dict[str, Any]) -> None:
+        """Add a record; it is on disk when this returns."""
+        self._write(record)
+        self.records.append(record)
 
     def remove(self) -> None:
         """Delete the file once its rows are in the output."""
@@ -67,7 +67,7 @@ class PartialFile:
 
     def close(self) -> None:
         """Let go of the file; it stays on disk if it holds rows and was not removed."""
-        if not self.rows:
+        if not self.records:
             self.remove()
         self._file.close()
 
@@ -79,33 +79,33 @@ class PartialFile:
     ) -> None:
         self.close()
 
-    def _load(self) -> dict[int, StoredRow]:
+    def _load(self) -> list[dict[str, Any]]:
         self._file.seek(0)
         content = self._file.read()
         lines = content.split(b"\n")
         half_line = lines.pop()
         records = [_decode(line) for line in lines]
         if records and records[0] == {"identity": self._identity}:
-            rows = [_stored(record) for record in records[1:] if record is not None]
+            intact = [record for record in records[1:] if record is not None]
             damaged = records.count(None)
             if damaged:
                 logger.warning("%s is damaged: %d of %d lines are lost", self.path, damaged, len(lines))
             if damaged or half_line:
-                self._rebuild(rows)
-            return {stored.row.instance: stored for stored in rows}
+                self._rebuild(intact)
+            return intact
         if records and records[0] is None:
             logger.warning("%s is damaged in its first line; its instances are solved anew", self.path)
         elif records:
             logger.info("%s belongs to other settings; its instances are solved anew", self.path)
         self._rebuild([])
-        return {}
+        return []
 
-    def _rebuild(self, rows: list[StoredRow]) -> None:
+    def _rebuild(self, records: list[dict[str, Any]]) -> None:
         with writing(self.path):
             self._file.truncate(0)
         self._write({"identity": self._identity})
-        for stored in rows:
-            self._write(dataclasses.asdict(stored))
+        for record in records:
+            self._write(record)
 
     def _write(self, record: dict[str, Any]) -> None:
         text = json.dumps(record, sort_keys=True).encode()
@@ -113,6 +113,27 @@ class PartialFile:
             self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
             self._file.flush()
             os.fsync(self._file.fileno())
+
+
+class PartialFile(PartialRecords):
+    """Rows on their way to a file of solutions.
+
+    Args:
+        output: The file of solutions.
+        identity: What all rows must have been solved with.
+
+    Raises:
+        DataError: As ``PartialRecords``.
+    """
+
+    def __init__(self, output: Path, identity: dict[str, Any]) -> None:
+        super().__init__(output, identity)
+        self.rows = {stored.row.instance: stored for stored in map(_stored, self.records)}
+
+    def append(self, stored: StoredRow) -> None:
+        """Add a row; it is on disk when this returns."""
+        self.append_record(dataclasses.asdict(stored))
+        self.rows[stored.row.instance] = stored
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
