@@ -72,7 +72,7 @@ def _solutions(folder: Path, variant: str, run: RunSpec) -> Path:
 def _variants_table(
     folder: Path, metadata: Mapping[str, Any], run: RunSpec, experiment: Experiment, variants: Sequence[str]
 ) -> PrintedTable:
-    """A row a variant, averages last; the paper's cells are empty where it prints no number of this size."""
+    """A row a variant, averages last; the paper's columns only where it prints numbers of this size."""
     tables = {variant: read_solutions(_solutions(folder, variant, run)) for variant in variants}
     references = {variant: _reference(folder, variant, run) for variant in variants}
     ours = pd.DataFrame({"variant": name, **_summary(tables[name], references[name])} for name in variants)
@@ -140,7 +140,12 @@ def _average(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside(long: pd.DataFrame) -> list[pd.DataFrame]:
-    """Ours, the paper's, and ours minus the paper's in percentage points; ours emphasised where it is not above."""
+    """Ours, the paper's, and ours minus the paper's in percentage points; ours emphasised where it is not above.
+
+    Ours alone at a size that the paper has no numbers of.
+    """
+    if long[f"gap_percent{PRINTED}"].isna().all():
+        return [written(long, "Gap", "gap_percent", number("{:.3f}%"))]
     long = long.assign(difference=long["gap_percent"] - long[f"gap_percent{PRINTED}"])
     percent = number("{:.3f}%")
     ours = written(long, "Gap", "gap_percent", percent).assign(best=long["difference"] <= 0)
