@@ -54,16 +54,23 @@ def compare_claims(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame({"row": c.row, "column": c.column, "paper": c.paper, "ours": c.ours(tables)} for c in claims())
 
 
+MAIN, PUBLIC = "Main results on synthetic instances", "Results on public benchmarks"
+"""Sections of the paper."""
+
+
 def claims() -> list[Claim]:
     """Every claim, in the order of the paper."""
-    main, public = "Main results on synthetic instances", "Results on public benchmarks"
-    stems = {record.label: stem for stem, record in METHODS.items()}
+    return [*_main_claims(), *_ablation_claims(), *_transfer_claims()]
+
+
+def _main_claims() -> list[Claim]:
+    """Wins over the 16 training variants, and by how much the mean gap is below that of two rivals."""
     listed = [
         Claim(
             f"best neural method, n={size}",
             "of 16 variants",
             16,
-            main,
+            MAIN,
             partial(_wins_of, name="in_distribution", num_customers=size),
         )
         for size in PAPER_SIZES
@@ -74,35 +81,46 @@ def claims() -> list[Claim]:
                 f"mean gap below that of {label}, n={size}",
                 "percent",
                 percent,
-                f"Abstract; {main}",
-                partial(_reduction, num_customers=size, rival=stems[label]),
+                f"Abstract; {MAIN}",
+                partial(_reduction, num_customers=size, rival=_stem_of(label)),
             )
             for size, percent in zip(PAPER_SIZES, percents, strict=True)
         ]
-    listed += [
-        Claim(
-            f"POLAR best paradigm of {BACKBONES[name].label}",
-            "of 16 variants",
-            wins,
-            "Ablation studies, POLAR",
-            partial(_paradigm_wins, backbone=name),
-        )
-        for name, wins in POLAR_WINS.items()
-    ]
+    return listed
+
+
+def _ablation_claims() -> list[Claim]:
+    """What paradigm, encoder, temperature and an early refinement are said to bring."""
     return [
-        *listed,
+        *(
+            Claim(
+                f"POLAR best paradigm of {BACKBONES[name].label}",
+                "of 16 variants",
+                wins,
+                "Ablation studies, POLAR",
+                partial(_paradigm_wins, backbone=name),
+            )
+            for name, wins in POLAR_WINS.items()
+        ),
         Claim("POLAR below PO", "of 5 temperatures", 5, "Temperature sensitivity", _temperature_wins),
         Claim("PLE encoder of the lowest mean gap", "of 4 backbones", 4, "Ablation studies, PLE", _encoder_wins),
         Claim("refinement from the first epoch on", "points of gap gained", 0.067, "POLAR from scratch", _scratch_gain),
         Claim("refinement from the first epoch on", "percent more time", 65, "POLAR from scratch", _scratch_time),
-        Claim("best neural method, Set-X", "of 100 instances", 81, public, _set_x_wins),
+    ]
+
+
+def _transfer_claims() -> list[Claim]:
+    """Wins on Set-X and on the variants that no training saw."""
+    zero_shot = "Zero-shot evaluation"
+    return [
+        Claim("best neural method, Set-X", "of 100 instances", 81, PUBLIC, _set_x_wins),
         *(
             Claim(
                 f"mean gap below that of {label}, Set-X",
                 "percent",
                 percent,
-                public,
-                partial(_set_x_reduction, rival=stems[label]),
+                PUBLIC,
+                partial(_set_x_reduction, rival=_stem_of(label)),
             )
             for label, percent in (("RouteFinder", 30.5), ("MoSES(CaDA)", 30.6))
         ),
@@ -110,12 +128,17 @@ def claims() -> list[Claim]:
             "best neural method, unseen variants",
             "of 32 variants",
             27,
-            "Abstract; Zero-shot evaluation",
+            f"Abstract; {zero_shot}",
             partial(_wins_of, name="zero_shot", num_customers=max(PAPER_SIZES)),
         ),
-        Claim("best neural method, mixed backhauls", "of 8 variants", 8, "Zero-shot evaluation", _mixed_wins),
-        Claim("best neural method, several depots", "of 24 variants", 19, "Zero-shot evaluation", _depot_wins),
+        Claim("best neural method, mixed backhauls", "of 8 variants", 8, zero_shot, _mixed_wins),
+        Claim("best neural method, several depots", "of 24 variants", 19, zero_shot, _depot_wins),
     ]
+
+
+def _stem_of(label: str) -> str:
+    """Method of a label in the main tables."""
+    return next(stem for stem, record in METHODS.items() if record.label == label)
 
 
 def wins(gaps: pd.DataFrame, ours: str, members: int) -> float:
