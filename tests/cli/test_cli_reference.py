@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,18 @@ def test_library_files(solver: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.startswith("P-n4-k2: 16 (rounded distances), gap -11.111 % to 18\n")
     for file in files:
         assert main(["check", file, str(output)]) == 0
+
+
+def test_two_depots_have_a_fleet_each(tmp_path: Path) -> None:
+    """Customers at 1 and 9, depots at 0 and 10: back and forth twice, or there twice if routes are open."""
+    text = "2 2 2 2\n0 1\n0 1\n1 1 0 0 1 1 2 1 2\n2 9 0 0 1 1 2 1 2\n3 0 0 0 0 0 0\n4 10 0 0 0 0 0\n"
+    (path := tmp_path / "p98.txt").write_text(text)
+    for solver, (options, cost) in product(("pyvrp", "ortools"), (([], 4), (["--open"], 2))):
+        words = ["reference", str(path), *options, "--solver", solver, "--seconds", "20", "--iterations", "5"]
+        output = tmp_path / f"{solver}-{cost}.parquet"
+        assert main([*words, "--output", str(output)]) == 0
+        (row,) = read_library_rows(output)
+        assert row.cost == cost and {0, 1} <= set(row.actions) and row.routes == 2
 
 
 def test_library_files_without_a_solution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 """Routing files in the forms that users have, small enough to price by hand."""
 
+import math
+
 import numpy as np
 
 PLACES = "1 0 0\n2 3 4\n3 1 1\n4 -2.5 0"
@@ -83,3 +85,20 @@ TWINS = {
     "backhauls": BACKHAULS["a row a node"],
     "matrix": EXPLICIT.format("LOWER_ROW", LAYOUTS["LOWER_ROW"]),
 }
+
+
+RINGS = {"Golden_1": (6, 550, 650), "Li_21": (14, 1200, 1800)}
+"""Rings, capacity and limit of published instances that are places on rings of 40 around the depot."""
+
+
+def rings(name: str) -> str:
+    """A published instance, made by its authors' rule."""
+    count, capacity, limit = RINGS[name]
+    angles = [math.pi * step / 20 for step in range(40)]
+    places = [(30 * ring * math.cos(a), 30 * ring * math.sin(a)) for ring in range(1, count + 1) for a in angles]
+    rows = "".join(f"{node} {x:.4f} {y:.4f}\n" for node, (x, y) in enumerate([(0.0, 0.0), *places], start=1))
+    loads = "".join(f"{node + 2} {(10, 30, 30, 10)[node % 4]}\n" for node in range(len(places)))
+    return (
+        f"NAME : {name}\nTYPE : CVRP\nDIMENSION : {len(places) + 1}\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : {capacity}\n"
+        f"DISTANCE : {limit}\nNODE_COORD_SECTION\n{rows}DEMAND_SECTION\n1 0\n{loads}DEPOT_SECTION\n1\n-1\nEOF\n"
+    )

@@ -1,6 +1,9 @@
 """Routing files of users: the forms of the public sets, read as the packages read them and priced by hand."""
 
 import math
+import time
+import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from polarvrp.cli.main import main
 from polarvrp.errors import DataError
 from polarvrp.problem.library_files import parse_library, read_library
 from polarvrp.problem.library_instances import Rounding, points_of_matrix
-from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
+from polarvrp.problem.library_prices import at_cheapest_depots, check_routes, first_unservable_customer
 from polarvrp.problem.tours import Route, check_tour
 from polarvrp.problem.vrplib import load_set_x, set_x_names, to_instances
 from polarvrp.tolerances import POLICY_TOLERANCE
@@ -288,3 +291,40 @@ def test_check_prices_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[s
     sol.write_text("Route #1: 1\nRoute #2: 3\nRoute #3: 4\nCost 9.07\n")
     assert main(["check", str(cordeau), str(sol)]) == 1
     assert "customer 1 is the depot; routes list customers from 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        (vrp("load").replace("4 10\n", "4 11\n", 1), "customer 3 cannot be served: a route to it alone has load 11"),
+        (vrp("window", sections=WINDOWS.replace("2 0 6", "2 0 4")), "customer 1 cannot be served: a route to it alone"),
+        (vrp("limit", "DISTANCE : 9\n"), "customer 1 cannot be served: a route to it alone has length 10"),
+        (vrp("closing", sections=WINDOWS.replace("1 0 40", "1 0 11")), "customer 1 cannot be served: a route to it"),
+    ],
+)
+def test_customers_out_of_reach_are_named_with_the_rule(file: str, reason: str) -> None:
+    """Too much to carry, too late for a window, too far, back after the depot closes."""
+    assert reason in str(first_unservable_customer(parse_library(file, "twin")))
+
+
+def test_thirty_thousand_nodes_are_read_and_priced_without_a_matrix(tmp_path: Path) -> None:
+    """The size of Flanders2; a matrix of 30,001 nodes would take 7 GB."""
+    nodes = 30_001
+    places = np.random.default_rng(0).integers(0, 100_000, (nodes, 2)).tolist()
+    (path := tmp_path / "Flanders9.vrp").write_text(
+        f"NAME : Flanders9\nTYPE : CVRP\nDIMENSION : {nodes}\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 200\n"
+        + "NODE_COORD_SECTION\n"
+        + "".join(f"{node} {x} {y}\n" for node, (x, y) in enumerate(places, start=1))
+        + "DEMAND_SECTION\n1 0\n"
+        + "".join(f"{node} 2\n" for node in range(2, nodes + 1))
+        + "DEPOT_SECTION\n1\n-1\nEOF\n"
+    )
+    routes = [Route(0, tuple(range(first, first + 100))) for first in range(1, nodes, 100)]
+    tracemalloc.start()
+    start = time.perf_counter()
+    report = check_routes(read_library(path), routes)
+    seconds, peak = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    legs = [leg for route in routes for leg in pairwise([0, *route.customers, 0])]
+    assert report.cost == sum(math.floor(math.dist(places[a], places[b]) + 0.5) for a, b in legs)
+    assert report.first_problem is None and seconds < 60 and peak < 0.3e9
