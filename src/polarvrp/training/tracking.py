@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import write_text
-from polarvrp.training.locks import file_lock
 from polarvrp.training.wandb_ledger import Ledger
 from polarvrp.training.wandb_runs import Description, Mode, has_key, start_training_run
 
@@ -257,6 +256,8 @@ def read_marker(state: Path) -> dict[str, Any] | None:
 
 def _runs(state: Path) -> bool:
     """Whether a process trains."""
+    from polarvrp.training.locks import file_lock  # imports torch
+
     try:
         with file_lock(state / "lock", "the training", wait=False):
             return False
