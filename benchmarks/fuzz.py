@@ -159,9 +159,24 @@ def _write_history(folder: Path) -> None:
 
 
 def _read_history(folder: Path) -> Any:
-    from polarvrp.training.tracking import read_training
+    from polarvrp.training.recorded import read_training
 
     return read_training(folder)
+
+
+def _write_unfinished(folder: Path) -> None:
+    from polarvrp.training.history import write_jsonl
+    from polarvrp.training.recorded import write_description
+    from polarvrp.training.wandb_runs import Description
+
+    write_jsonl(folder / "history.jsonl", [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25}])
+    write_description(folder, Description(run=RUN, spec={"model": {}}, scale="quick", facts={"device": "cpu"}))
+
+
+def _read_unfinished(folder: Path) -> Any:
+    from polarvrp.training.recorded import read_unfinished
+
+    read_unfinished(folder)
 
 
 def _write_weights(folder: Path) -> None:
@@ -295,6 +310,8 @@ KINDS = {
     "solutions to import": Kind("x.parquet", _write_foreign, _read_foreign),
     "costs on Set-X": Kind("x.parquet", _write_set_x, _read_set_x, digested=True),
     "history": Kind("history.parquet", _write_history, _read_history, digested=True),
+    "history so far": Kind("history.jsonl", _write_unfinished, _read_unfinished),
+    "description": Kind("description.json", _write_unfinished, _read_unfinished),
     "weights": Kind("weights.safetensors", _write_weights, _read_weights, digested=True),
     "header of weights": Kind("weights.safetensors", _write_weights, _read_weights_header),
     "state dictionary": Kind("weights.safetensors", _write_weights, _read_state_dictionary),

@@ -59,7 +59,10 @@ def read_unfinished(state: Path) -> tuple[Description, Rows] | None:
     known = _json(state / DESCRIPTION)
     if not known:
         raise DataError(f"{state} does not say what it is, an earlier version left it; go on training first")
-    return Description(**known), rows
+    try:
+        return Description(**known), rows
+    except TypeError as error:
+        raise DataError(f"{state / DESCRIPTION} is damaged; go on training first") from error
 
 
 def _json(path: Path) -> Mapping[str, Any]:
