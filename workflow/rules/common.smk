@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+from polarvrp.catalog import limits
 from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, tables as table_names
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.machine import has_gpu_driver
@@ -30,6 +31,8 @@ EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
 EMBEDDINGS = str(layout.analysis(SIZED_RUN, "embeddings"))
 SET_X = str(layout.set_x("{run}"))
 PUBLISHED_EVALUATION = str(layout.published_evaluation("{run}", "{variant}", "{n}"))
+PLAIN = str(layout.evaluation("{run}", "{variant}", "{n}", limits.PLAIN))
+LIMITED = str(layout.limited("{solver}", "{part}", "{variant}", "{n}"))
 SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "{n}"))
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
@@ -60,6 +63,7 @@ wildcard_constraints:
     solver="|".join(SOLVERS),
     n=r"[1-9]\d*",
     start=r"\d+",
+    part=r"0\.\d+",
     run=run_pattern(),
     stem=stem_pattern(),
     tail=tail_pattern(),
@@ -195,12 +199,26 @@ def solved_by_shipped(name):
     return shipped_evaluations(variants) + references(SHIPPED_SIZES, variants)
 
 
+def other_efforts(name):
+    """Solutions of training variants without symmetries, and by solvers in parts of their limit."""
+    runs = listed_runs(name)
+    sizes = sorted({run.num_customers for run in runs})
+    plain = [
+        PLAIN.format(run=run.name, variant=v, n=run.num_customers) for run in runs for v in study.training_variants
+    ]
+    limited = expand(
+        LIMITED, solver=study.references.solvers, part=limits.LIMITS, variant=study.training_variants, n=sizes
+    )
+    return plain + limited
+
+
 # What an experiment may need, and the files that this means.
 NEEDS = {
     "training_variants": lambda name: solved(name, study.training_variants),
     "unseen_variants": lambda name: solved(name, study.zero_shot_variants)
     + evaluations(listed_runs(name), study.zero_shot_variants, PUBLISHED_EVALUATION),
     "shipped": solved_by_shipped,
+    "efforts": other_efforts,
     "test_sets": lambda name: test_sets(sorted({run.num_customers for run in listed_runs(name)})),
     "set_x": lambda name: set_x_costs(listed_runs(name)),
     "histories": lambda name: histories(listed_runs(name)),
@@ -231,6 +249,19 @@ def reference_spec(wildcards):
 
 def run_of(wildcards):
     return parse_run(SIZED_RUN.format(**wildcards))
+
+
+def limited_spec(wildcards):
+    n, part = int(wildcards.n), float(wildcards.part)
+    return jobs.canonical(jobs.limited_spec(study, wildcards.solver, part, wildcards.variant, n))
+
+
+def part_of_limit(wildcards):
+    return float(wildcards.part) * limit_of(wildcards)
+
+
+def plain_spec(wildcards):
+    return jobs.canonical(jobs.evaluation_spec(study, run_of(wildcards)) | {"augmentations": 1})
 
 
 def train_spec(wildcards):

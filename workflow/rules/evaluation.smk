@@ -51,6 +51,17 @@ rule evaluate_zero_shot:
         " --output {output} > {log} 2>&1"
 
 
+use rule evaluate_policy as evaluate_plain with:
+    output:
+        expand(PLAIN, run=SIZED_RUN, variant=study.training_variants, allow_missing=True),
+    log:
+        layout.log("evaluate_plain", SIZED_RUN),
+    params:
+        spec=plain_spec,
+        fingerprint=fingerprint_of,
+        augmentations=1,
+
+
 rule evaluate_shipped:
     input:
         instances=expand(DATASET, split="test", variant=study.training_variants, allow_missing=True),

@@ -56,3 +56,24 @@ else:
             spec=reference_spec,
         shell:
             "python -m polarvrp reference --merge {input.chunks} --output {output} > {log} 2>&1"
+
+
+# For gaps against time: the first instances of a set in a part of the time limit.
+rule solve_limited:
+    input:
+        instances=expand(DATASET, split="test", allow_missing=True),
+    output:
+        LIMITED,
+    log:
+        layout.log("solve_limited", "{solver}-{part}-{variant}-n{n}"),
+    conda:
+        "../envs/main.yaml"
+    threads: 1
+    params:
+        spec=limited_spec,
+        seconds=part_of_limit,
+        seed=study.references.seed,
+        instances=jobs.limited_instances(study),
+    shell:
+        "python -m polarvrp reference {input.instances} --solver {wildcards.solver} --seconds {params.seconds}"
+        " --seed {params.seed} --first {params.instances} --workers {threads} --output {output} > {log} 2>&1"

@@ -76,9 +76,9 @@ class Experiment:
         keys: Key columns and their types; rows come sorted by them, in the paper's order.
         values: Value columns and their types; values may be missing.
         needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
-            and as references; those of ``shipped`` models; the ``test_sets`` themselves; ``set_x`` costs;
-            ``histories`` of its runs; an analysis of each of them, ``margins``, ``experts`` or ``embeddings``;
-            ``architectures`` without any run; other ``tables``.
+            and as references; those of ``shipped`` models; those of other ``efforts``; the ``test_sets`` themselves;
+            ``set_x`` costs; ``histories`` of its runs; an analysis of each of them, ``margins``, ``experts`` or
+            ``embeddings``; ``architectures`` without any run; other ``tables``.
         target: Target of the workflow that makes what is missing.
         group: ``main`` tables, ``ablation`` grids and sweeps, ``analysis`` of trained models, or ``summary``.
         grid: Set for a grid.

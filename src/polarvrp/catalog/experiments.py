@@ -2,6 +2,7 @@
 
 from polarvrp.catalog.analyses import ANALYSES
 from polarvrp.catalog.experiment import INTEGER, REAL, TEXT, Experiment, Figure, Grid, Sweep
+from polarvrp.catalog.limits import LIMITED_INSTANCES
 from polarvrp.catalog.methods import Method
 
 __all__ = [
@@ -224,6 +225,33 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Method(label="POLAR", backbone="polarnet", encoder="shared", paradigm="polar"),
                 Method(label="PLE", backbone="polarnet", encoder="ple", paradigm="rl"),
                 Method(label="Shared", backbone="polarnet", encoder="shared", paradigm="rl"),
+            ),
+        ),
+        Experiment(
+            name="gap_by_time",
+            title="Gap against time",
+            caption="Mean gap over the training variants and time of 1,000 instances, of models of one size. Networks "
+            "decode each instance as it is (×1) and with its eight symmetries (×8); wall time on their device. Solvers "
+            f"run in parts of their time limit, on the first {LIMITED_INSTANCES} instances of a set at most, and in "
+            "all of it; wall time on 16 cores, a core an instance.",
+            runs="polarvrp.study.experiments:transfer_runs",
+            rows="polarvrp.tables.gap_by_time:gap_by_time",
+            render="polarvrp.tables.gap_by_time:render_gap_by_time",
+            keys={"method": TEXT, "num_customers": INTEGER, "effort": TEXT},
+            values={
+                **dict.fromkeys(("gap_percent", "seconds_per_1000"), REAL),
+                **dict.fromkeys(("instances", "variants"), INTEGER),
+                "reference": TEXT,
+            },
+            needs=("training_variants", "efforts"),
+            target="tables",
+            group="summary",
+            figure=Figure(
+                title="Gap against time",
+                caption="A panel a size, a line a method through its efforts: networks on each instance as it is and "
+                "with its eight symmetries, solvers in parts of their time limit and in all of it. Mean over the "
+                "training variants; wall time of 1,000 instances, of solvers on 16 cores.",
+                draw="polarvrp.tables.gap_by_time:draw_gap_by_time",
             ),
         ),
         Experiment(

@@ -41,6 +41,10 @@ class Layout:
         folder = self.root / "references" / split / solver / "chunks"
         return folder / f"{variant}-n{num_customers}-{start}.parquet"
 
+    def limited(self, solver: str, part: float | str, variant: str, num_customers: int | str) -> Path:
+        """A solver's solutions of a test set in a part of its time limit."""
+        return self.root / "references" / "limits" / f"{solver}-{part}" / f"{variant}-n{num_customers}.parquet"
+
     def model(self, run: str) -> Path:
         """Folder of a trained model."""
         return self.root / "models" / run

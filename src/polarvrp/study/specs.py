@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.limits import LIMITED_INSTANCES
 from polarvrp.catalog.paradigms import unread_settings
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.recipes import recipe_of
@@ -95,6 +96,17 @@ def reference_spec(study: StudyConfig, split: str, solver: str, variant: str, nu
         "seed": study.references.seed,
         "dataset": dataset_spec(study, split, variant, num_customers),
     }
+
+
+def limited_spec(study: StudyConfig, solver: str, part: float, variant: str, num_customers: int) -> Spec:
+    """What a solver's solutions in a part of its time limit depend on."""
+    whole = reference_spec(study, "test", solver, variant, num_customers)
+    return whole | {"seconds": part * whole["seconds"], "first": limited_instances(study)}
+
+
+def limited_instances(study: StudyConfig) -> int:
+    """First instances of a test set that are solved in a part of the time limit."""
+    return min(LIMITED_INSTANCES, study.datasets.test_instances)
 
 
 def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) -> Spec:
