@@ -27,7 +27,7 @@ def decoder_by_hand(num_customers: int) -> int:
     """Keys and values once; a query, a glimpse of all nodes and a gated head for each step from each start."""
     nodes, steps = num_customers + 1, round(1.2 * num_customers)
     query, state, output = 133 * 128, 5 * 128, 128 * 128
-    gate = 133 * 8 + 8 * 128  # on a CPU the repetition over each head's features is a product too
+    gate = 133 * 8
     head, glimpse, pointer = 3 * 128 * 512, 2 * nodes * 128, nodes * 128
     step = query + gate + state + output + head + glimpse + pointer
     return 2 * 128 * 128 * nodes + num_customers * steps * step

@@ -69,9 +69,9 @@ def test_status_counts_the_jobs_that_the_workflow_plans(workflow: Workflow, tmp_
 
     assert known == {
         "sets": of("generate_"),
-        "references": of("solve_reference"),
+        "references": of("solve_reference", "solve_limited"),
         "trainings": of("train_"),
-        "evaluations": of("evaluate_policy"),
+        "evaluations": of("evaluate_policy", "evaluate_plain"),
         "shipped": of("evaluate_shipped"),
         "zero-shot": of("evaluate_zero_shot"),
         "Set-X": of("evaluate_set_x"),

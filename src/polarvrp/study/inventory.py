@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
+from polarvrp.catalog.limits import LIMITS, PLAIN
 from polarvrp.config.study import StudyConfig
 from polarvrp.study import experiments
 from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.shipped import shipped_models, shipped_name
-from polarvrp.study.specs import chunk_starts, size_config
+from polarvrp.study.specs import chunk_starts, limited_instances, size_config
 
 ANALYSES = {
     "margins": ("analyse_margins", "preference_margins"),
@@ -74,9 +75,15 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
     validated = {(name, run.num_customers) for run in trainings for name in study.training_variants}
     return {
         "sets": [*_sets(layout, "validation", validated), *_sets(layout, "test", tested.union(solved))],
-        "references": [job for name, size in solved for job in _chunks(study, layout, name, size)],
+        "references": [
+            *(job for name, size in solved for job in _chunks(study, layout, name, size)),
+            *_limited(study, layout, runs_for("efforts")),
+        ],
         "trainings": [_job("train_policy", run.name, [layout.weights(run.name)], run) for run in trainings],
-        "evaluations": _evaluations(layout, "evaluate_policy", seen, study.training_variants),
+        "evaluations": [
+            *_evaluations(layout, "evaluate_policy", seen, study.training_variants),
+            *_evaluations(layout, "evaluate_plain", runs_for("efforts"), study.training_variants, PLAIN),
+        ],
         "zero-shot": _zero_shot(layout, unseen, study.zero_shot_variants),
         "Set-X": [_job("evaluate_set_x", run.name, [layout.set_x(run.name)], run) for run in set_x],
         "shipped": [job for jobs in own.values() for job in jobs],
@@ -106,9 +113,11 @@ def _sets(layout: Layout, split: str, wanted: Iterable[tuple[str, int]]) -> list
     ]
 
 
-def _evaluations(layout: Layout, rule: str, runs: Iterable[RunSpec], variants: Collection[str]) -> list[Job]:
+def _evaluations(
+    layout: Layout, rule: str, runs: Iterable[RunSpec], variants: Collection[str], split: str = "test"
+) -> list[Job]:
     return [
-        _job(rule, run.name, [layout.evaluation(run.name, name, run.num_customers) for name in variants], run)
+        _job(rule, run.name, [layout.evaluation(run.name, name, run.num_customers, split) for name in variants], run)
         for run in runs
         if variants
     ]
@@ -169,6 +178,22 @@ def _solved_sets(study: StudyConfig, seen: Iterable[RunSpec], unseen: Iterable[R
         needed = {run.num_customers for run in runs}.intersection(study.solved_sizes)
         asked += [(name, size) for size in sorted(needed) for name in variants]
     return list(dict.fromkeys(asked)) if study.references.solvers else []
+
+
+def _limited(study: StudyConfig, layout: Layout, runs: Iterable[RunSpec]) -> list[Job]:
+    """Jobs that solve the first instances of training variants in parts of the time limit, at the sizes of the runs."""
+    return [
+        Job(
+            rule="solve_limited",
+            name=f"{solver}-{part}-{name}-n{size}",
+            outputs=(layout.limited(solver, part, name, size),),
+            core_seconds=part * size_config(study, size).reference_seconds * limited_instances(study),
+        )
+        for size in sorted({run.num_customers for run in runs})
+        for solver in study.references.solvers
+        for part in LIMITS
+        for name in study.training_variants
+    ]
 
 
 def _chunks(study: StudyConfig, layout: Layout, variant: str, size: int) -> list[Job]:
