@@ -167,7 +167,7 @@ def test_interrupted_between_two_files(tmp_path: Path) -> None:
         "solve",
         str(tmp_path),
         "--seconds",
-        "2",
+        "4",
         "--output",
         str(tmp_path / "o"),
     ]

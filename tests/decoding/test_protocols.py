@@ -34,7 +34,7 @@ def policy() -> Policy:
 @pytest.mark.parametrize("level", LEVELS)
 def test_illegal_starts_compete_in_the_published_protocol_only(policy: Policy, level: str) -> None:
     """The same tours in both; those that a window breaks at the start are ruled out by the strict one."""
-    instances = generated("MDVRPTW", 6, 4, 11)
+    instances = generated("MDVRPTW", 6, 2, 11)
     engine = make_engine(policy, instances.num_nodes, level)
     found = {}
     for protocol in ("strict", "published"):
@@ -67,10 +67,19 @@ def test_mixed_backhauls_overload_vehicles_in_the_published_protocol_only(policy
     assert any(excess is not None and excess > LOAD_TOLERANCE for excess in published)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("variant", ["MDVRPTW", "VRPMB", "MDOVRPMB"])
-def test_one_pass_finds_what_a_pass_for_each_protocol_finds(policy: Policy, level: str, variant: str) -> None:
-    instances = to_tensors(generated(variant, 6, 4, 11))
+@pytest.mark.parametrize(
+    ("variant", "level"),
+    [
+        ("MDVRPTW", "parallel"),
+        ("VRPMB", "parallel"),
+        ("MDOVRPMB", "parallel"),
+        pytest.param("MDVRPTW", "fused", marks=INTERPRETED),
+        pytest.param("VRPMB", "fused", marks=[INTERPRETED, pytest.mark.long]),
+        pytest.param("MDOVRPMB", "fused", marks=[INTERPRETED, pytest.mark.long]),
+    ],
+)
+def test_one_pass_finds_what_a_pass_for_each_protocol_finds(policy: Policy, variant: str, level: str) -> None:
+    instances = to_tensors(generated(variant, 5, 2, 11))
     alone = [
         GreedySolver(policy, Decoding(2, protocols=(protocol,), engine=level), False).solve(instances)
         for protocol in PROTOCOLS
