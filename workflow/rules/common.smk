@@ -17,7 +17,7 @@ from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
 
 layout = Layout.of_scale(study.scale)
-os.environ.update(POLARVRP_SCALE=study.scale)  # trainings say it; a specification does not hold it, nor may their command
+os.environ.update(POLARVRP_SCALE=study.scale)  # a label of trainings, no part of what they depend on
 SIZED_RUN = "{stem}-n{n}{tail}"  # a run's name with its size apart: the test sets of an evaluation follow from it
 DATASET = str(layout.dataset("{split}", "{variant}", "{n}"))
 REFERENCE = str(layout.reference("{split}", "{solver}", "{variant}", "{n}"))
