@@ -20,6 +20,12 @@ from polarvrp.study import shipped
 RUN = "polarnet-shared-po-n9-s0"
 
 
+@pytest.fixture(autouse=True)
+def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists hold what the tests put there, whatever models come with the package."""
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "ships nothing")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> ResultsFolder:
     """Results with a model of nine customers, evaluated on two training variants, an unseen one and Set-X."""

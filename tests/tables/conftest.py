@@ -1,6 +1,5 @@
 """Fixtures of the tests of tables."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,10 @@ from polarvrp.tables.build import build_tables
 from polarvrp.tables.sources import Results
 
 
-@pytest.fixture(scope="session", autouse=True)
-def nothing_ships(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables hold what the tests put there, whatever models come with the package."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shipped, "SHIPPED", tmp_path_factory.mktemp("ships nothing"))
-        yield
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "ships nothing")
 
 
 @pytest.fixture
@@ -27,6 +24,9 @@ def folder(tmp_path: Path) -> ResultsFolder:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Every table, as wide and long as the paper's; not to be changed."""
-    results = Results(whole_study(tmp_path_factory.mktemp("study") / "results").root, "quick")
-    build_tables(results)
+    folder = tmp_path_factory.mktemp("study")
+    results = Results(whole_study(folder / "results").root, "quick")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shipped, "SHIPPED", folder / "ships nothing")
+        build_tables(results)
     return results

@@ -33,6 +33,7 @@ CONTRACT = {
     "embeddings": "backbone encoder cosine_within cosine_between cosine_separation scale",
     "architectures": "backbone encoder num_customers parameters encoder_multiply_adds decoder_multiply_adds scale",
     "training_cost": "method num_customers parameters epoch_seconds total_hours peak_memory_gb scale",
+    "gap_by_time": "method num_customers effort gap_percent seconds_per_1000 scale",
     "paper_comparison": "table row column paper ours difference scale",
 }
 
@@ -94,7 +95,14 @@ def test_same_rows_give_same_bytes(quick: Results) -> None:
 
 def test_all_tables_that_have_results_are_built_when_none_is_named(quick: Results) -> None:
     built = list(dict.fromkeys(path.stem for path in build_tables(quick)))
-    assert built == ["in_distribution", "training_paradigms", "encoder_settings", "training_cost", "paper_comparison"]
+    assert built == [
+        "in_distribution",
+        "training_paradigms",
+        "encoder_settings",
+        "training_cost",
+        "gap_by_time",
+        "paper_comparison",
+    ]
 
 
 def test_comparison_leaves_out_tables_of_another_scale(quick: Results, folder: ResultsFolder) -> None:

@@ -127,7 +127,7 @@ def test_figures_are_written_twice_with_the_same_bytes(quick: Results) -> None:
 
 def test_every_figure_that_can_be_drawn_is_drawn(quick: Results) -> None:
     drawn = list(dict.fromkeys(path.stem for path in draw_figures(quick)))
-    assert drawn == ["in_distribution", "training_paradigms", "encoder_settings", "training_curves"]
+    assert drawn == ["in_distribution", "training_paradigms", "encoder_settings", "gap_by_time", "training_curves"]
 
 
 def test_what_cannot_be_drawn_is_named(quick: Results) -> None:
