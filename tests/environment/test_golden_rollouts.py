@@ -5,7 +5,7 @@ import torch
 
 from helpers.instances import sample
 from polarvrp.environment.environment import Environment, Protocol
-from polarvrp.environment.state import rows_of
+from polarvrp.problem.table_rows import rows_of
 
 # variant, mixed-backhaul rule, n = 50 (cost, actions or None where not pinned), n = 100.
 GOLDEN = [

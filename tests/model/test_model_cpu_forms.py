@@ -7,9 +7,10 @@ from torch.nn import functional
 
 from polarvrp.model.cpu_attention import MOST_KEYS, cpu_attention
 from polarvrp.model.cpu_elementwise import GatedUnit, RootMeanSquare
-from polarvrp.model.decoder import gather_rows, hidden_bias
+from polarvrp.model.decoder import hidden_bias
 from polarvrp.model.linear import Linear, map_pair
 from polarvrp.model.rotation import rotate, rotation_of
+from polarvrp.problem.table_rows import rows_of
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -75,7 +76,7 @@ def test_a_map_of_a_pair_is_that_of_the_two_side_by_side() -> None:
 def test_rows_of_each_instance_and_bias_of_a_mask() -> None:
     rows, index = random(3, 5, 4), torch.tensor([[0, 4, 4], [1, 1, 2], [3, 0, 2]])
     wanted = torch.stack([rows[b][index[b]] for b in range(3)])
-    assert torch.equal(gather_rows(rows, index), wanted)
+    assert torch.equal(rows_of(rows, index), wanted)
     mask = torch.tensor([True, False, True])
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         assert hidden_bias(mask, dtype).tolist() == [0.0, float("-inf"), 0.0]

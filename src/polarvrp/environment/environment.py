@@ -14,9 +14,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from polarvrp.environment.state import Constants, State, entries_of, fresh_state, rows_of
+from polarvrp.environment.state import Constants, State, entries_of, fresh_state
 from polarvrp.problem.instances import Instances
 from polarvrp.problem.symmetries import augment
+from polarvrp.problem.table_rows import rows_of
 from polarvrp.problem.tours import most_actions
 
 Protocol = Literal["strict", "published"]

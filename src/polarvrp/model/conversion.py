@@ -177,12 +177,20 @@ def _routefinder(state: ForeignState, backbone: str, encoder: str) -> tuple[dict
     layers = state.count("encoder.layers.")
     for layer in range(layers):
         theirs, block = f"encoder.layers.{layer}", f"stack.blocks.{layer}"
-        ours |= state.linear(f"{theirs}.attention.Wqkv", f"{block}.attention.query_key_value")
-        ours |= state.linear(f"{theirs}.attention.out_proj", f"{block}.attention.output")
-        ours |= state.linear(f"{theirs}.norm_attn.normalizer", f"{block}.norm_attention")
-        ours |= state.linear(f"{theirs}.norm_ffn.normalizer", f"{block}.norm_feedforward")
+        ours |= _attention_and_norms(state, theirs, block, ("attention", "norm_attn", "norm_ffn"))
         ours |= {f"{block}.{name}": tensor for name, tensor in _swiglu(state, f"{theirs}.ffn").items()}
     return {"layers": layers, **_widths(ours, "stack.blocks.0.feedforward.down.weight")}, ours
+
+
+def _attention_and_norms(state: ForeignState, theirs: str, block: str, names: tuple[str, str, str]) -> Tensors:
+    """Attention of a layer of rl4co's parts, the norm after it and that after the feed-forward block, by their names."""
+    attention, after_attention, after_feedforward = names
+    return {
+        **state.linear(f"{theirs}.{attention}.Wqkv", f"{block}.attention.query_key_value"),
+        **state.linear(f"{theirs}.{attention}.out_proj", f"{block}.attention.output"),
+        **state.linear(f"{theirs}.{after_attention}.normalizer", f"{block}.norm_attention"),
+        **state.linear(f"{theirs}.{after_feedforward}.normalizer", f"{block}.norm_feedforward"),
+    }
 
 
 def _mtpomo(state: ForeignState, backbone: str, encoder: str) -> tuple[dict[str, Any], Tensors]:
@@ -193,13 +201,10 @@ def _mtpomo(state: ForeignState, backbone: str, encoder: str) -> tuple[dict[str,
     layers = state.count("encoder.net.layers.")
     for layer in range(layers):
         theirs, block = f"encoder.net.layers.{layer}", f"stack.blocks.{layer}"
-        ours |= state.linear(f"{theirs}.0.module.Wqkv", f"{block}.attention.query_key_value")
-        ours |= state.linear(f"{theirs}.0.module.out_proj", f"{block}.attention.output")
-        ours |= state.linear(f"{theirs}.1.normalizer", f"{block}.norm_attention")
+        ours |= _attention_and_norms(state, theirs, block, ("0.module", "1", "3"))
         up, down = ("0", "2") if f"{theirs}.2.module.0.weight" in state else ("lins.0", "lins.1")
         ours |= state.linear(f"{theirs}.2.module.{up}", f"{block}.feedforward.up")
         ours |= state.linear(f"{theirs}.2.module.{down}", f"{block}.feedforward.down")
-        ours |= state.linear(f"{theirs}.3.normalizer", f"{block}.norm_feedforward")
     return {"layers": layers, **_widths(ours, "stack.blocks.0.feedforward.down.weight")}, ours
 
 
@@ -212,10 +217,7 @@ def _mvmoe(state: ForeignState, backbone: str, encoder: str) -> tuple[dict[str, 
     layers = state.count("encoder.net.layers.")
     for layer in range(layers):
         theirs, block = f"encoder.net.layers.{layer}", f"stack.blocks.{layer}"
-        ours |= state.linear(f"{theirs}.mha.Wqkv", f"{block}.attention.query_key_value")
-        ours |= state.linear(f"{theirs}.mha.out_proj", f"{block}.attention.output")
-        ours |= state.linear(f"{theirs}.norm1.normalizer", f"{block}.norm_attention")
-        ours |= state.linear(f"{theirs}.norm2.normalizer", f"{block}.norm_feedforward")
+        ours |= _attention_and_norms(state, theirs, block, ("mha", "norm1", "norm2"))
         ours |= _prefixed(block, _mixture_feedforward(state, f"{theirs}.dense"))
     return {"layers": layers, **_widths(ours, "stack.blocks.0.feedforward.down.weight", choices=4)}, ours
 
