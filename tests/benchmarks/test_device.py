@@ -1,26 +1,22 @@
 """The script for the first minutes on a card: its lines, limits, budget, and caches in pieces."""
 
 import argparse
-import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "device.py"
+from helpers.benchmark_scripts import loaded_script
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
     """The script as a module, with caches of its own."""
-    specification = importlib.util.spec_from_file_location("device", SCRIPT)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(__import__("sys").modules, "device", module)
-    specification.loader.exec_module(module)
-    monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
-    return module
+    with loaded_script("device") as module:
+        monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
+        yield module
 
 
 def options_of(tmp_path: Path, stages: list[int], budget: float = float("inf")) -> argparse.Namespace:

@@ -1,27 +1,20 @@
 """Some hundred damaged files over all readers; ``benchmarks/fuzz.py`` reads thousands, each kind in processes apart."""
 
-import importlib.util
 import logging
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz.py"
+from helpers.benchmark_scripts import loaded_script
+
 SEEDS = range(9)
 
 
 @pytest.fixture(scope="module")
 def fuzz() -> Iterator[ModuleType]:
-    specification = importlib.util.spec_from_file_location("fuzz", SCRIPT)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["fuzz"] = module
-    specification.loader.exec_module(module)
-    yield module
-    del sys.modules["fuzz"]
+    with loaded_script("fuzz") as module:
+        yield module
     logging.disable(logging.NOTSET)
 
 

@@ -1,26 +1,19 @@
 """Ten moments at which a work is killed; ``benchmarks/kill.py`` draws more, also of trainings and of Snakemake."""
 
-import importlib.util
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill.py"
+from helpers.benchmark_scripts import loaded_script
 
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[ModuleType]:
-    specification = importlib.util.spec_from_file_location("kill", SCRIPT)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["kill"] = module
-    specification.loader.exec_module(module)
-    yield module
-    del sys.modules["kill"]
+    with loaded_script("kill") as module:
+        yield module
 
 
 @pytest.mark.parametrize(("name", "moments"), [("references", 10), pytest.param("table", 3, marks=pytest.mark.long)])

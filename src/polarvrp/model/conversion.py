@@ -183,7 +183,7 @@ def _routefinder(state: ForeignState, backbone: str, encoder: str) -> tuple[dict
 
 
 def _attention_and_norms(state: ForeignState, theirs: str, block: str, names: tuple[str, str, str]) -> Tensors:
-    """Attention of a layer of rl4co's parts, the norm after it and that after the feed-forward block, by their names."""
+    """Attention of a layer of rl4co's parts, and its norms after attention and feed-forward block, by their names."""
     attention, after_attention, after_feedforward = names
     return {
         **state.linear(f"{theirs}.{attention}.Wqkv", f"{block}.attention.query_key_value"),
