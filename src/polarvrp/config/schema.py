@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -35,4 +35,6 @@ def as_yaml(schema: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(as_yaml(config_schema()), encoding="utf-8")
+    parser = argparse.ArgumentParser(description="Write the JSON schema of the configuration.")
+    parser.add_argument("output", type=Path, help="YAML file")
+    parser.parse_args().output.write_text(as_yaml(config_schema()), encoding="utf-8")
