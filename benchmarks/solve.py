@@ -82,6 +82,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--instances", type=int, default=20, help="of each kind")
     parser.add_argument("--seconds", type=float, nargs="+", default=[1.0, 5.0, 20.0])
     parser.add_argument("--kinds", nargs="+", choices=(*SET_X_CLASSES, *KINDS), default=[*SET_X_CLASSES, *KINDS])
+    parser.add_argument("--methods", nargs="+", choices=tuple(SHARES), default=[*SHARES])
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/solve.jsonl"))
     parser.add_argument("--print", action="store_true", help="print the tables of the rows that are there")
     return parser.parse_args()
@@ -94,18 +95,24 @@ def run(options: argparse.Namespace) -> None:
         raise SystemExit("benchmarks/solve.py: no model ships with this version; name one by --model")
     model = load_trained(name)
     warm_up(model)
-    made: dict[str, Any] = {"model": model.run, "digest": weights_digest(model.path)[:16], "cpu": processor_name()}
-    made |= {"threads": torch.get_num_threads(), "pyvrp": pyvrp_version(), "python": platform.python_version()}
+    network = {"model": model.run, "digest": weights_digest(model.path)[:16]}
+    made: dict[str, Any] = {
+        "cpu": processor_name(),
+        "threads": torch.get_num_threads(),
+        "pyvrp": pyvrp_version(),
+        "python": platform.python_version(),
+    }
     there = {key_of(row) for row in read_rows(options.output)}
     cases = [case for kind in options.kinds for case in cases_of(kind, options.instances)]
-    jobs = [(case, seconds, method) for case in cases for seconds in options.seconds for method in SHARES]
+    jobs = [(case, seconds, method) for seconds in options.seconds for case in cases for method in options.methods]
     options.output.parent.mkdir(parents=True, exist_ok=True)
     end_last_line(options.output)
     with options.output.open("a", encoding="utf-8") as file:
         for case, seconds, method in progress(jobs, len(jobs), "solve", "row"):
             about = {"kind": case.kind, "instance": case.library.name, "method": method, "limit_seconds": seconds}
-            if key_of(about | made) not in there:
-                row = about | made | solved(case, model, seconds, method) | {"date": time.strftime("%Y-%m-%d")}
+            about |= made | (network if SHARES[method] else dict.fromkeys(network))
+            if key_of(about) not in there:
+                row = about | solved(case, model, seconds, method) | {"date": time.strftime("%Y-%m-%d")}
                 file.write(json.dumps(row) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -202,9 +209,8 @@ def end_last_line(path: Path) -> None:
 
 
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row is about; PyVRP alone needs no model."""
-    digest = None if row["method"] == "PyVRP" else row["digest"]
-    return row["kind"], row["instance"], row["method"], row["limit_seconds"], digest, row["cpu"]
+    """What a row is about; PyVRP alone has no model."""
+    return tuple(row[name] for name in ("kind", "instance", "method", "limit_seconds", "digest", "cpu"))
 
 
 def print_tables(rows: pd.DataFrame) -> None:
@@ -218,8 +224,9 @@ def print_tables(rows: pd.DataFrame) -> None:
         lines = [line_of(kind, here[here["kind"] == kind]) for kind in order if kind in set(here["kind"])]
         print(f"{seconds:g} s\n\n{pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)}\n")
     last = rows.iloc[-1]
+    models = ", ".join(rows["model"].dropna().unique()) or "No model"
     print(
-        f"Mean gaps in percent; – where the network finished no tour of some instance in time. {last['model']}, "
+        f"Mean gaps in percent; – where the network finished no tour of some instance in time. {models}, "
         f"{last['threads']} threads, PyVRP {last['pyvrp']}, {last['cpu']}, {last['date']}."
     )
 

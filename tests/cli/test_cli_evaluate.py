@@ -1,6 +1,7 @@
 """``polarvrp evaluate`` and ``evaluate-set-x``: files, and bad input in one line with exit code 2."""
 
 import json
+import operator
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,10 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import engine
 from polarvrp.evaluation import set_x
 from polarvrp.files import PROVENANCE
+from polarvrp.local_search.pyvrp_search import refine_tours
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
-from polarvrp.problem.datasets import read_arrays, write_arrays
+from polarvrp.problem.datasets import read_arrays, read_instances, write_arrays
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.training import locks
 
@@ -67,6 +69,38 @@ def test_both_protocols_become_files_in_one_pass(folder: Path, tmp_path: Path) -
         for path, expected in zip(paths, alone, strict=True):
             assert read_solutions(path)["actions"] == read_solutions(expected)["actions"]
     assert read_solutions(outputs[0])["cost"] == read_solutions(outputs[2])["cost"]
+
+
+def test_local_search_makes_further_files_of_the_same_tours(folder: Path, tmp_path: Path) -> None:
+    sets = [str(folder / f"{name}.npz") for name in ("CVRP", "MDVRPMBTW")]
+    outputs = [tmp_path / f"{number}.parquet" for number in range(4)]
+    command = ["evaluate", *sets, "--model", str(folder / "moved.safetensors"), "--local-search", "--output"]
+    assert main([*command, *map(str, outputs)]) == 0
+    said = [json.loads(pq.read_schema(path).metadata[PROVENANCE]).get("local_search") for path in outputs]
+    assert said == [None, None, "pyvrp", "pyvrp"]
+    for instances, network, searched in zip(sets, outputs[:2], outputs[2:], strict=True):
+        assert main(["check", instances, str(searched)]) == 0
+        before, after = (read_solutions(path) for path in (network, searched))
+        refined = [
+            refine_tours(read_instances(Path(instances)), index, [actions], [0])[0].actions
+            for index, actions in enumerate(before["actions"].to_pylist())
+        ]
+        assert after["actions"].to_pylist() == refined
+        assert all(map(operator.ge, after["seconds"].to_pylist(), before["seconds"].to_pylist()))
+    assert read_solutions(outputs[0])["cost"] != read_solutions(outputs[2])["cost"]
+
+
+def test_local_search_wants_a_file_more_and_the_problem_s_rules(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = str(tmp_path / "out.parquet")
+    model = ["--model", str(folder / "moved.safetensors"), "--local-search"]
+    command = ["evaluate", str(folder / "CVRP.npz"), *model, "--output", output]
+    assert main(command) == 2
+    assert "one file a set, and one more with local search: got 1 for 2" in capsys.readouterr().err
+    assert main([*command, output, "--protocol", "published"]) == 2
+    assert "--local-search keeps the rules of the problem" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_flags_of_unseen_attributes_are_recorded(folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,8 +58,10 @@ def finish(results: Path, run: str, spec: dict[str, Any], variants: tuple[str, .
         patch.setenv("WANDB_MODE", "disabled")
         command = ["train", run, "--spec", json.dumps(spec), "--validation", sets[0], "--workers", "1"]
         assert main([*command, "--state", str(results / "checkpoints" / run), "--output", weights]) == 0
-    outputs = [str(results / "evaluations" / "test" / run / f"{variant}-n{size}.parquet") for variant in variants]
-    assert main(["evaluate", *sets, "--model", weights, "--augmentations", "1", "--output", *outputs]) == 0
+    folders = [results / "evaluations" / split / run for split in ("test", "test-local-search")]
+    outputs = [str(folder / f"{variant}-n{size}.parquet") for folder in folders for variant in variants]
+    effort = ["--augmentations", "1", "--local-search"]
+    assert main(["evaluate", *sets, "--model", weights, *effort, "--output", *outputs]) == 0
     return weights
 
 
@@ -74,17 +77,31 @@ def test_a_packed_model_holds_everything(finished: Path, packed: Path) -> None:
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     evaluations = [f"evaluations/{variant}-n50.parquet" for variant in EVALUATED]
     models = ["weights.safetensors", "config.yaml", "history.parquet", "metadata.json"]
-    assert files == sorted([*models, *evaluations, "evaluations/set_x.parquet"])
+    searched = [f"local_search/{variant}-n50.parquet" for variant in EVALUATED]
+    assert files == sorted([*models, *evaluations, *searched, "evaluations/set_x.parquet"])
     assert (folder / "evaluations/CVRP-n50.parquet").read_bytes() == (finished / CVRP).read_bytes()
 
 
 def test_check_accepts_every_shipped_tour(finished: Path, packed: Path) -> None:
     """The sets are those that anybody can generate."""
-    evaluations = packed / "pretrained-n50" / "evaluations"
-    for variant in EVALUATED:
-        instances = finished / "datasets" / "test" / f"{variant}-n50.npz"
-        assert main(["check", str(instances), str(evaluations / f"{variant}-n50.parquet")]) == 0
-    assert main(["check", "set-x", str(evaluations / "set_x.parquet")]) == 0
+    folder = packed / "pretrained-n50"
+    for part, variants in (("evaluations", EVALUATED), ("local_search", EVALUATED)):
+        for variant in variants:
+            instances = finished / "datasets" / "test" / f"{variant}-n50.npz"
+            assert main(["check", str(instances), str(folder / part / f"{variant}-n50.parquet")]) == 0
+    assert main(["check", "set-x", str(folder / "evaluations" / "set_x.parquet")]) == 0
+
+
+def test_local_search_starts_from_the_networks_tours(packed: Path) -> None:
+    """Never longer, nearly always shorter: the network of this test is untrained."""
+    folder = packed / "pretrained-n50"
+    costs = [
+        [read_solutions(folder / part / f"{name}-n50.parquet")["cost"].to_numpy() for name in EVALUATED]
+        for part in ("evaluations", "local_search")
+    ]
+    before, after = np.array(costs)
+    assert (after <= before).all()
+    assert (after < before).mean() > 0.9
 
 
 def test_check_finds_a_wrong_cost_on_set_x(packed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,11 +159,14 @@ def test_the_table_stands_beside_the_paper_s(
     gap = 100 * sum((cost - best) / best for cost, best in zip(costs, reference, strict=True)) / 2
     row = next(line for line in text.splitlines() if line.startswith("| OVRPTW "))
     printed = paper_gap("OVRPTW")
-    assert [cell.strip() for cell in row.split("|")][2:6] == [
+    searched = read_solutions(packed / "pretrained-n50" / "local_search" / "OVRPTW-n50.parquet")["cost"].to_pylist()
+    after = 100 * sum((cost - best) / best for cost, best in zip(searched, reference, strict=True)) / 2
+    assert [cell.strip() for cell in row.split("|")][2:7] == [
         f"{sum(costs) / 2:.3f}",
         f"{gap:.3f}%",
         f"{printed:.3f}%",
         f"{gap - printed:+.3f}",
+        f"{after:.3f}%",
     ]
     assert (  # the last cell is a time, which may hold any digits
         "16" not in row.rpartition("|")[0].rpartition("|")[0]

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         required=True,
-        help="one Parquet file a set, in order, for each protocol in turn",
+        help="one Parquet file a set, in order, for each protocol in turn, then for local search",
     )
     parser.add_argument("--first", type=int, metavar="K", help="solve only the first K instances of each set")
     parser.add_argument(
@@ -44,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="instances with mixed backhauls set flag MB alone, not B beside it as in the published tests",
     )
+    parser.add_argument(
+        "--local-search",
+        action="store_true",
+        help="further files, of the same tours after one local search each by PyVRP on the processor; strict only",
+    )
     add_policy_arguments(parser)
 
 
@@ -51,9 +56,18 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     if len(set(options.protocol)) < len(options.protocol):
         raise ConfigError("--protocol must name each protocol once")
-    wanted = len(options.instances) * len(options.protocol)
+    if options.local_search and options.protocol != ["strict"]:
+        raise ConfigError("--local-search keeps the rules of the problem; leave out --protocol")
+    kinds = len(options.protocol) + options.local_search
+    wanted = len(options.instances) * kinds
     if len(options.output) != wanted:
-        each = "a set" if len(options.protocol) == 1 else "a set and protocol"
+        each = (
+            "a set"
+            if kinds == 1
+            else "a set, and one more with local search"
+            if options.local_search
+            else "a set and protocol"
+        )
         raise ConfigError(f"--output needs one file {each}: got {len(options.output)} for {wanted}; list them in order")
     if len({path.resolve() for path in options.output}) < len(options.output):
         raise ConfigError("--output must name each file once")
@@ -72,7 +86,7 @@ def execute(options: argparse.Namespace) -> int:
 def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.Namespace) -> None:
     """Solve the sets and write one file each."""
     from polarvrp.decoding.greedy import Decoding, GreedySolver
-    from polarvrp.evaluation.evaluate import evaluate_protocols, warm_up
+    from polarvrp.evaluation.evaluate import evaluate_protocols, search_locally, warm_up
     from polarvrp.problem.datasets import variant_of
     from polarvrp.problem.instances import instance_digests
     from polarvrp.progress import progress
@@ -88,7 +102,7 @@ def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.
         "mb_sets_b": not options.mixed_backhauls_only,
     }
     digests = [dict(enumerate(instance_digests(instances))) for instances in sets]
-    # Outputs of each set by protocol.
+    # Outputs of each set by protocol, then after local search.
     outputs = [options.output[place :: len(sets)] for place in range(len(sets))]
     for instances, paths, known in zip(sets, outputs, digests, strict=True):
         origin = Origin(variant_of(instances).name, instances.num_customers, "run", trained.run)
@@ -102,8 +116,12 @@ def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.
         reasons = [f"instance {row.instance}, {row.reason}" for row in solved[0] if row.reason]
         _report_unsolved(path, reasons, len(instances))
         made = trained.origin | effort | {"engine": solver.engine(instances.num_nodes).level, DIGESTS: known}
-        for protocol, output, rows in zip(options.protocol, paths, solved, strict=True):
-            write_solutions(output, rows, key="run", metadata=made | {"protocol": protocol})
+        kinds = [{"protocol": protocol} for protocol in options.protocol]
+        if options.local_search:
+            solved.append(search_locally(instances, solved[0]))
+            kinds.append(kinds[0] | {"local_search": "pyvrp"})
+        for kind, output, rows in zip(kinds, paths, solved, strict=True):
+            write_solutions(output, rows, key="run", metadata=made | kind)
 
 
 def _report_unsolved(path: Path, reasons: list[str], count: int) -> None:

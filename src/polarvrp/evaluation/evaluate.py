@@ -5,12 +5,14 @@ files and networks loaded, divided evenly over its instances.
 """
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from polarvrp.decoding.greedy import GreedySolver, rollouts_by_protocol
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.pyvrp_search import refine_tours
 from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
@@ -57,6 +59,26 @@ def evaluate_protocols(solver: GreedySolver, run: str, instances: Instances[Node
             ]
         )
     return rows
+
+
+def search_locally(instances: Instances[NodeArrays], rows: Sequence[SolutionRow]) -> list[SolutionRow]:
+    """One local search from each tour, by PyVRP on the processor; its time is added to the row's.
+
+    Args:
+        instances: Of the rows.
+        rows: By the rules of the problem.
+
+    Returns:
+        Rows of tours that are as good or better.
+    """
+    return [row if row.cost is None else _searched(instances, row) for row in rows]
+
+
+def _searched(instances: Instances[NodeArrays], row: SolutionRow) -> SolutionRow:
+    start_s = time.perf_counter()
+    (tour,) = refine_tours(instances, row.instance, [row.actions], [0])
+    seconds = (row.seconds or 0.0) + time.perf_counter() - start_s
+    return _row(row.variant, row.method, instances, row.instance, tour.actions, seconds, None)
 
 
 def warm_up(solver: GreedySolver, instances: Instances[NodeArrays]) -> None:

@@ -29,7 +29,8 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     """Write a finished run as a shipped model, or nothing.
 
     The evaluations of all 16 training variants are needed; those of the others and of Set-X are taken where they exist.
-    At a size without published costs, PyVRP's references of the same sets come along.
+    At a size without published costs, PyVRP's references of the same sets come along; solutions after local search
+    where they exist.
 
     Args:
         run: The run.
@@ -50,8 +51,10 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     require_output(folder / MODEL_FILES[-1], ".json", {"num_customers": run.num_customers}, [model / MODEL_FILES[-1]])
     fingerprint = _require_finished(run, model)
     evaluations = _evaluations(run, results)
+    searched = _searched(run, results)
     references = _references(run, results, evaluations)
-    for source, instances in progress(evaluations.items(), len(evaluations), f"checking {run.name}", "file"):
+    solved = evaluations | searched
+    for source, instances in progress(solved.items(), len(solved), f"checking {run.name}", "file"):
         _require_origin(source, fingerprint)
         _require_right(source, check_set_x(source) if instances is None else check_set(instances, source))
         if instances is not None:
@@ -62,10 +65,10 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     with atomic_folder(folder) as temporary:
         for name in MODEL_FILES:
             shutil.copyfile(model / name, temporary / name)
-        (temporary / "evaluations").mkdir()
-        for source, instances in evaluations.items():
-            name = "set_x.parquet" if instances is None else source.name
-            shutil.copyfile(source, temporary / "evaluations" / name)
+        for part, sources in (("evaluations", evaluations), ("local_search", searched)):
+            for source, instances in sources.items():
+                (temporary / part).mkdir(exist_ok=True)
+                shutil.copyfile(source, temporary / part / ("set_x.parquet" if instances is None else source.name))
         for source in references:
             target = temporary / source.relative_to(results)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +123,18 @@ def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
     if missing:
         logger.info("%s ships without %s", run.name, ", ".join(missing))
     return found
+
+
+def _searched(run: RunSpec, results: Path) -> dict[Path, Path | None]:
+    """Solutions after one local search, where there are any, each with its test set."""
+    layout = Layout(results)
+    found = {
+        layout.searched_evaluation(run.name, variant, run.num_customers): layout.dataset(
+            "test", variant, run.num_customers
+        )
+        for variant in VARIANTS
+    }
+    return {source: instances for source, instances in found.items() if source.is_file()}
 
 
 def _references(run: RunSpec, results: Path, evaluations: Mapping[Path, Path | None]) -> dict[Path, Path]:

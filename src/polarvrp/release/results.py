@@ -1,6 +1,7 @@
 """Results of a shipped model beside the paper's, from its files of solutions alone."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import fsum
@@ -27,6 +28,9 @@ from polarvrp.tables.sources import InstanceSet, Results
 
 PRINTED = " in the paper"
 """Ending of a column of the paper's numbers."""
+
+SEARCHED = "Gap, local search"
+"""Of the same tours after one local search each."""
 
 _REFERENCES = {"published-pyvrp": "the published PyVRP costs", "pyvrp": "our PyVRP's, which ship beside the model"}
 
@@ -76,6 +80,7 @@ def _variants_table(
     tables = {variant: read_solutions(_solutions(folder, variant, run)) for variant in variants}
     references = {variant: _reference(folder, variant, run) for variant in variants}
     ours = pd.DataFrame({"variant": name, **_summary(tables[name], references[name])} for name in variants)
+    ours["searched"] = [_gap_after_search(folder, name, run, references[name]) for name in variants]
     paper = read_paper(experiment.name)
     printed = paper[(paper["method"] == OURS) & (paper["num_customers"] == run.num_customers)]
     long = ours.merge(printed[["variant", "gap_percent"]], "left", "variant", suffixes=("", PRINTED))
@@ -89,6 +94,7 @@ def _variants_table(
     cells = [
         written(long, "Obj.", "objective", number("{:.3f}")),
         *_beside(long),
+        *([] if long["searched"].isna().all() else [written(long, SEARCHED, "searched", number("{:.3f}%"))]),
         written(long, "Time", "seconds", duration),
     ]
     rows, columns = Axis.of("variant", long["variant"]), Axis.of("measure", measures(cells), "")
@@ -109,6 +115,12 @@ def _summary(table: pa.Table, reference: pd.Series) -> dict[str, Any]:
     costs = table.select(["instance", "cost", "seconds"]).to_pandas().sort_values("instance")
     wanted = reference.reindex(costs["instance"])
     return asdict(summarise_gaps(costs["cost"].to_numpy(), wanted.to_numpy())) | {"seconds": fsum(costs["seconds"])}
+
+
+def _gap_after_search(folder: Path, variant: str, run: RunSpec, reference: pd.Series) -> float:
+    """Mean gap after one local search from each tour; NaN where none was made."""
+    path = folder / "local_search" / _solutions(folder, variant, run).name
+    return _summary(read_solutions(path), reference)["gap_percent"] if path.is_file() else math.nan
 
 
 def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> PrintedTable:
@@ -135,7 +147,7 @@ def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> Pri
 
 def _average(frame: pd.DataFrame) -> pd.DataFrame:
     """One row of the means of all gaps, missing where a member's is."""
-    gaps = [name for name in ("gap_percent", f"gap_percent{PRINTED}", "rounded") if name in frame]
+    gaps = [name for name in ("gap_percent", f"gap_percent{PRINTED}", "searched", "rounded") if name in frame]
     return pd.DataFrame([frame[gaps].agg(complete_mean)])
 
 

@@ -77,6 +77,10 @@ class Layout:
         """The same of a test set by the rules of the published environments, which may break those of the problem."""
         return self.evaluation(run, variant, num_customers, "test-published")
 
+    def searched_evaluation(self, run: str, variant: str, num_customers: int | str) -> Path:
+        """The same after one local search; no output of the workflow."""
+        return self.evaluation(run, variant, num_customers, "test-local-search")
+
     def shipped_evaluation(self, model: str, variant: str, num_customers: int | str) -> Path:
         """A study's own solutions of a set by a model that ships."""
         return self.root / "evaluations" / "shipped" / model / f"{variant}-n{num_customers}.parquet"

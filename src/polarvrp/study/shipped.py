@@ -1,7 +1,8 @@
 """Where trained models that ship with the package lie, ``data/pretrained/{name}``; imports nothing heavy.
 
 A shipped model is a folder like that of a training (weights, resolved configuration, history, metadata) with the files
-of solutions in ``evaluations/``: ``{variant}-n{n}.parquet``, and ``set_x.parquet`` where it was solved.
+of solutions in ``evaluations/``: ``{variant}-n{n}.parquet``, and ``set_x.parquet`` where it was solved; those after one
+local search in ``local_search/``, where they were made.
 """
 
 from pathlib import Path
