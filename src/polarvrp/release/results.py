@@ -30,7 +30,6 @@ PRINTED = " in the paper"
 """Ending of a column of the paper's numbers."""
 
 SEARCHED = "Gap, local search"
-"""Of the same tours after one local search each."""
 
 _REFERENCES = {"published-pyvrp": "the published PyVRP costs", "pyvrp": "our PyVRP's, which ship beside the model"}
 
@@ -86,15 +85,16 @@ def _variants_table(
     long = ours.merge(printed[["variant", "gap_percent"]], "left", "variant", suffixes=("", PRINTED))
     long = pd.concat([long, _average(long).assign(variant=AVERAGE)], ignore_index=True)
     made = _made_on(provenance(tables[variants[-1]]))
+    searched = "" if long["searched"].isna().all() else f" {SEARCHED}: after one local search from each of these tours."
     caption = (
         f"{experiment.title}, n={run.num_customers}: {span(ours['instances'])} instances each, {made}. "
         f"{_trained(metadata)} Gap is the mean over instances of 100·(cost − reference)/reference against "
-        f"{_REFERENCES[str(references[variants[0]].name)]}; time is that of all instances."
+        f"{_REFERENCES[str(references[variants[0]].name)]}; time is that of all instances.{searched}"
     )
     cells = [
         written(long, "Obj.", "objective", number("{:.3f}")),
         *_beside(long),
-        *([] if long["searched"].isna().all() else [written(long, SEARCHED, "searched", number("{:.3f}%"))]),
+        *([written(long, SEARCHED, "searched", number("{:.3f}%"))] if searched else []),
         written(long, "Time", "seconds", duration),
     ]
     rows, columns = Axis.of("variant", long["variant"]), Axis.of("measure", measures(cells), "")
