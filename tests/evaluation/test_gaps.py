@@ -1,9 +1,12 @@
 """The gap is a mean of per-instance gaps, and nothing missing is ever filled in."""
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import instance_gaps_percent, summarise_gaps
@@ -66,3 +69,24 @@ def test_gap_does_not_depend_on_the_unit() -> None:
 def test_unusable_input_is_refused(costs: list[Any], references: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         summarise_gaps(costs, references)
+
+
+COST = st.one_of(st.none(), st.floats(1e-3, 1e6))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(pairs=st.lists(st.tuples(COST, COST), min_size=1, max_size=30))
+def test_numbers_are_those_of_exact_fractions(pairs: list[tuple[float | None, float | None]]) -> None:
+    summary = summarise_gaps([cost for cost, _ in pairs], [reference for _, reference in pairs])
+    both = [(Fraction(cost), Fraction(known)) for cost, known in pairs if cost is not None and known is not None]
+    assert (summary.instances, summary.left_out) == (len(both), len(pairs) - len(both))
+    if not both:
+        assert (summary.objective, summary.gap_percent, summary.gap_of_means_percent) == (None, None, None)
+        return
+    gaps = [100 * (cost - known) / known for cost, known in both]
+    costs, references = sum(cost for cost, _ in both), sum(known for _, known in both)
+    # a gap is near zero where cost and reference are near each other: what is left of them carries their rounding
+    rounding = 1e-13 * float(max(abs(gap) + 200 for gap in gaps))
+    assert summary.objective == pytest.approx(float(costs / len(both)), rel=1e-13)
+    assert summary.gap_percent == pytest.approx(float(sum(gaps) / len(gaps)), abs=rounding)
+    assert summary.gap_of_means_percent == pytest.approx(float(100 * (costs - references) / references), abs=rounding)

@@ -13,7 +13,7 @@ SPREAD = "_spread"
 
 
 def complete_mean(values: Iterable[float]) -> float:
-    """Mean of the values, correctly rounded; NaN when there are none, or one is missing."""
+    """Mean of the values, the same in any order (their sum is exact); NaN when there are none, or one is missing."""
     numbers = list(values)
     return fmean(numbers) if numbers else math.nan
 
