@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from helpers.interpreter import look_up_builtins_once
+from helpers.interpreter import quicken_interpreter
 
 if not torch.cuda.is_available():
     # Read when kernels are defined, so before any test imports them.
     os.environ.setdefault("TRITON_INTERPRET", "1")
     if importlib.util.find_spec("triton") is not None:
-        look_up_builtins_once()
+        quicken_interpreter()
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "published_references.parquet"
 
