@@ -22,6 +22,7 @@ from polarvrp.local_search.pyvrp_search import refine_tours
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.datasets import read_arrays, read_instances, write_arrays
+from polarvrp.problem.variants import FLAG_NAMES, UNSEEN_FLAGS
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.training import locks
 
@@ -109,6 +110,35 @@ def test_flags_of_unseen_attributes_are_recorded(folder: Path, tmp_path: Path) -
     assert main(["evaluate", *words]) == 0
     said = json.loads(pq.read_schema(tmp_path / "masked.parquet").metadata[PROVENANCE])
     assert (said["mask_unseen_flags"], said["mb_sets_b"]) == (True, False)
+
+
+def test_masked_flags_count_as_weights_of_zero(tmp_path: Path) -> None:
+    """Tours without the flags are those of a network whose columns of these flags are zero, and no others."""
+    config = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
+    policy = build_policy(config, 0)
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        for parameter in policy.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        save_policy(tmp_path / "whole.safetensors", policy, {"run": RUN, "fingerprint": "abc"})
+        first_maps = (policy.conditioning.film.maps[0], policy.conditioning.prompt.lift)
+        for layer in first_maps:
+            layer.weight[:, len(FLAG_NAMES) - len(UNSEEN_FLAGS) :] = 0
+        save_policy(tmp_path / "without.safetensors", policy, {"run": RUN, "fingerprint": "abc"})
+    instances = str(tmp_path / "MDVRPMB.npz")
+    words = ["--variant", "MDVRPMB", "--num-customers", "12", "--instances", "8", "--seed", "1", "--output", instances]
+    assert main(["generate", *words]) == 0
+
+    def actions(model: str, *options: str) -> list[list[int]]:
+        output = tmp_path / "tours.parquet"
+        words = ["--model", str(tmp_path / f"{model}.safetensors"), "--augmentations", "1", "--output", str(output)]
+        assert main(["evaluate", instances, *words, *options]) == 0
+        found: list[list[int]] = read_solutions(output)["actions"].to_pylist()
+        return found
+
+    masked = actions("whole", "--mask-unseen-flags")
+    assert masked == actions("without") == actions("without", "--mask-unseen-flags")
+    assert masked != actions("whole")
 
 
 def test_files_are_counted_by_set_and_protocol(

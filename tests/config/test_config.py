@@ -127,6 +127,10 @@ MISTAKES = [
     ({"sizes": []}, "sizes must be a list of at least 1, got []"),
     ({"transfer_size": 11}, "transfer_size must be one of the sizes [10, 20], got 11"),
     ({"seeds": []}, "seeds must be a list of at least 1, got []"),
+    (
+        {"evaluation": {"mask_unseen_flags": "maybe"}},
+        "evaluation.mask_unseen_flags must be true or false or both, got 'maybe'",
+    ),
     ({"seeds": [0, -1]}, "seeds[1] must be at least 0, got -1"),
     ({"seeds": [3, 3]}, "seeds names something twice, got 3, 3; drop one"),
     ({"backbones": ["polarnet", "polarnet"]}, "backbones names something twice, got polarnet, polarnet; drop one"),

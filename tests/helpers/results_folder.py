@@ -43,6 +43,7 @@ class ResultsFolder:
         seconds: float = 0.5,
         actions: tuple[int, ...] = (1, 0, 2),
         split: str = "test",
+        metadata: dict[str, Any] | None = None,
     ) -> None:
         """Costs of a solver or a run on the first instances of a test set; None where nothing was found."""
         key: Literal["solver", "run"] = "solver" if method in {"pyvrp", "ortools", "best_known"} else "run"
@@ -62,7 +63,7 @@ class ResultsFolder:
             )
             for instance, cost in enumerate(costs)
         ]
-        write_solutions(folder / f"{variant}-n{num_customers}.parquet", rows, key=key)
+        write_solutions(folder / f"{variant}-n{num_customers}.parquet", rows, key=key, metadata=metadata)
 
     def evaluate(
         self,

@@ -11,7 +11,15 @@ from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables
 from polarvrp.catalog.methods import METHODS, method_of
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
-from polarvrp.study.experiments import ablation_runs, asked_runs, experiment_runs, main_runs, study_runs, table_runs
+from polarvrp.study.experiments import (
+    ablation_runs,
+    asked_runs,
+    experiment_runs,
+    main_runs,
+    masked_runs,
+    study_runs,
+    table_runs,
+)
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import train_spec
 from polarvrp.tables.ablations import at_defaults
@@ -77,6 +85,18 @@ def test_sweep_follows_a_changed_default(tmp_path: Path) -> None:
 def test_transfer_uses_one_size(paper: StudyConfig) -> None:
     for experiment in ("zero_shot", "set_x"):
         assert {run.num_customers for run in experiment_runs(paper, experiment)} == {100}
+
+
+def test_networks_with_flags_that_no_training_set_are_tested_without_them_too(
+    paper: StudyConfig, quick: StudyConfig, tmp_path: Path
+) -> None:
+    """Of the main tables the paper's own with PLE; the others have flags of what they saw, or none."""
+    runs = main_runs(paper)
+    assert {run.stem for run in masked_runs(paper, runs)} == {"polarnet-ple-polar"}
+    names = ["polarnet-shared-polar-n50-s0", "mtpomo_ablation-ple-rl-n50-s0", "polarnet-ple-polar-n50-all-s0"]
+    assert [run.stem for run in masked_runs(paper, map(parse_run, names))] == ["mtpomo_ablation-ple-rl"]
+    for other in (quick, study(tmp_path, scale="paper", evaluation={"mask_unseen_flags": True})):
+        assert masked_runs(other, runs) == []
 
 
 def test_each_seed_trains_each_run(tmp_path: Path) -> None:

@@ -112,6 +112,16 @@ def test_flags_of_unseen_variants_change_their_evaluations_only(tmp_path: Path, 
         assert jobs.zero_shot_spec(other, run) == jobs.zero_shot_spec(quick, run) | {key: value}
 
 
+def test_evaluations_with_and_without_flags_are_those_of_studies_with_either(
+    tmp_path: Path, quick: StudyConfig
+) -> None:
+    """Who asks for both keeps what was evaluated with flags, and who evaluated without them depends on the same."""
+    run = parse_run("polarnet-ple-polar-n10-s0")
+    both, masked = (study(tmp_path, scale="quick", evaluation={"mask_unseen_flags": value}) for value in ("both", True))
+    assert jobs.zero_shot_spec(both, run) == jobs.zero_shot_spec(quick, run)
+    assert jobs.masked_spec(both, run) == jobs.zero_shot_spec(masked, run) != jobs.zero_shot_spec(quick, run)
+
+
 def test_swapped_values_change_the_specification(tmp_path: Path) -> None:
     first = study(tmp_path, scale="quick", training={"epochs": 3, "instances_per_epoch": 7})
     second = study(tmp_path, scale="quick", training={"epochs": 7, "instances_per_epoch": 3})

@@ -155,6 +155,56 @@ def test_unseen_variants_are_listed_by_both_protocols(folder: ResultsFolder, qui
     assert sorted(dots[:, 0].tolist()) == pytest.approx([5.0, 5.0])
 
 
+def test_unseen_variants_are_printed_with_and_without_flags(folder: ResultsFolder, quick: Results) -> None:
+    """Columns of their own, which compete with those of the same rules."""
+    runs = ("cada-shared-rl-n10-s0", f"{OURS}-n10-s0")
+    folder.solve("pyvrp", "MDVRP", 10, [10.0])
+    costs = {
+        "test": (10.4, 10.5),
+        "test-masked": (10.3,),
+        "test-published": (10.2, 10.1),
+        "test-published-masked": (10.3,),
+    }
+    for split, of_split in costs.items():
+        for run, cost in zip(reversed(runs), reversed(of_split), strict=False):
+            folder.solve(run, "MDVRP", 10, [cost], split=split)
+    ours = [row for row in table_rows(quick, "zero_shot") if row["method"] == f"{OURS}-s0"]
+    assert [(row["protocol"], round(row["gap_percent"], 6)) for row in ours] == [
+        ("strict", 5.0),
+        ("strict-masked", 3.0),
+        ("published", 1.0),
+        ("published-masked", 3.0),
+    ]
+    build_tables(quick, ["zero_shot"])
+    text = quick.layout.table("zero_shot", "md").read_text(encoding="utf-8")
+    assert "Columns with ‡ hide the flags" in text
+    head, _, row, _ = ([cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line)
+    assert (
+        dict(zip(head, row, strict=True)).items()
+        >= {
+            "CaDA Gap": "4.00%",
+            "Ours Gap": "5.00%",
+            "Ours Gap‡": "**3.00%**",
+            "CaDA Gap†": "2.00%",
+            "Ours Gap†": "**1.00%**",
+            "Ours Gap†‡": "3.00%",
+        }.items()
+    )
+    assert r"$\ddagger$" in quick.layout.table("zero_shot", "tex").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("changed", [{"model": {"fingerprint": "another"}}, {"augmentations": 1}])
+def test_what_another_model_solved_without_flags_is_left_out(
+    folder: ResultsFolder, quick: Results, changed: dict[str, Any]
+) -> None:
+    folder.solve("pyvrp", "MDVRP", 10, [10.0])
+    made: dict[str, Any] = {"model": {"fingerprint": "abc"}, "augmentations": 8}
+    for split, said in (("test", made), ("test-masked", made | changed), ("test-published-masked", made)):
+        folder.solve(f"{OURS}-n10-s0", "MDVRP", 10, [11.0], split=split, metadata=said)
+    protocols = [row["protocol"] for row in table_rows(quick, "zero_shot") if row["method"] != "pyvrp"]
+    assert protocols == ["strict", "published-masked"]
+
+
 def test_solvers_are_shown_where_runs_are(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     folder.solve("pyvrp", "OVRP", 10, [10.0])

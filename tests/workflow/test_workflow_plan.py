@@ -54,6 +54,7 @@ def test_paper_plans_the_whole_paper_in_chunks(workflow: Workflow) -> None:
     assert jobs["merge_references"] == 48 * 2 * 2
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 54
     assert jobs["evaluate_zero_shot"] == jobs["evaluate_set_x"] == 7
+    assert jobs["evaluate_zero_shot_masked"] == 1, "of the one method whose flags no training set"
     assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
 
 
@@ -101,6 +102,11 @@ def test_own_file_wins_over_study_and_scale(workflow: Workflow, tmp_path: Path) 
     own.write_text("scale: paper\nbackbones: [polarnet]\nreferences: {solvers: []}\n")
     jobs = workflow.dry("zero_shot", "--configfile", own).jobs
     assert (jobs["train_policy"], jobs["evaluate_zero_shot"], jobs["generate_dataset"]) == (1, 1, 32 + 16)
+    own.write_text(own.read_text() + "evaluation: {mask_unseen_flags: false}\n")
+    alone = workflow.dry("zero_shot", "--configfile", own).jobs
+    assert jobs == alone | {"evaluate_zero_shot_masked": 1, "total": alone["total"] + 1}
+    picture = workflow.dry("results/figures/sample_routes.png", "--config", "scale=paper").jobs
+    assert picture["evaluate_zero_shot"] == 1 and "evaluate_zero_shot_masked" not in picture
 
 
 def test_ablations_add_the_grids_and_sweeps(workflow: Workflow) -> None:

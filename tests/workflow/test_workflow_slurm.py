@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from helpers.snakemake import Workflow
 from helpers.stub_commands import StubCommands
@@ -79,3 +80,11 @@ def test_one_place_is_kept_for_a_training_on_a_gpu_and_chunks_share_a_job(workfl
     assert 1 < together <= 8 and f"--cpus-per-task={together} " in chunks
     assert "--gpus" not in chunks and "-p cpu" in chunks
     assert (workflow.folder / "results/datasets/test/CVRP-n50.npz").exists(), "made on the submitting machine"
+
+
+def test_each_rule_that_uses_a_gpu_has_its_cores_and_its_partition() -> None:
+    texts = [(ROOT / f"workflow/rules/{name}.smk").read_text() for name in ("training", "evaluation")]
+    rules = [name for text in texts for name in re.findall(r"^(?:rule|use rule \w+ as) (\w+)", text, re.MULTILINE)]
+    profile = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text())
+    assert set(rules) == set(profile["set-threads"]) == set(profile["set-resources"])
+    assert {entry["slurm_partition"] for entry in profile["set-resources"].values()} == {"'gpu'"}

@@ -23,6 +23,7 @@ from polarvrp.study.specs import fingerprint, train_spec
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "config" / "tiny.yaml"
 RUN = "polarnet-ple-polar-n10-s0"
+UNSEEN = {"evaluate_zero_shot", "evaluate_zero_shot_masked"}
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("smallest study")]
 
@@ -77,7 +78,11 @@ def test_every_method_is_on_every_variant(finished: Workflow) -> None:
         assert row["instances"] == 4 and row["reference"] == "pyvrp" and row["objective"] > 0
     assert rows["CVRP", 10, "pyvrp"]["gap_percent"] == 0
     zero_shot = pq.read_table(finished.folder / "results/tables/zero_shot.parquet").to_pylist()
-    assert {row["variant"] for row in zero_shot} == {"VRPMB", "MDVRP"}
+    unseen = {(row["variant"], row["method"], row["protocol"]) for row in zero_shot if row["num_customers"] == 10}
+    protocols = ("strict", "strict-masked", "published", "published-masked")
+    assert {row for row in unseen if row[1] == "polarnet-ple-polar-s0"} == {
+        (variant, "polarnet-ple-polar-s0", protocol) for variant in ("VRPMB", "MDVRP") for protocol in protocols
+    }
 
 
 def test_solutions_are_feasible_and_priced_exactly(finished: Workflow, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,8 +151,8 @@ def test_second_run_does_nothing(finished: Workflow, tmp_path: Path) -> None:
 
 def test_other_temperature_reruns_preference_trainings_only(finished: Workflow, tmp_path: Path) -> None:
     jobs = finished.dry("--configfile", altered(tmp_path, training={"temperature": 0.04})).jobs
-    assert trained(jobs) == {"train_policy", "evaluate_policy", "evaluate_zero_shot", "evaluate_set_x"}
-    assert jobs["train_policy"] == jobs["evaluate_policy"] == 2 and jobs["evaluate_zero_shot"] == 1
+    assert trained(jobs) == {"train_policy", "evaluate_policy", "evaluate_set_x", *UNSEEN}
+    assert jobs["train_policy"] == jobs["evaluate_policy"] == 2 and all(jobs[rule] == 1 for rule in UNSEEN)
 
 
 def test_other_test_seed_leaves_validation_and_models(finished: Workflow, tmp_path: Path) -> None:
@@ -158,7 +163,12 @@ def test_other_test_seed_leaves_validation_and_models(finished: Workflow, tmp_pa
 
 def test_other_augmentations_rerun_evaluations_only(finished: Workflow, tmp_path: Path) -> None:
     jobs = finished.dry("--configfile", altered(tmp_path, evaluation={"augmentations": 1})).jobs
-    assert trained(jobs) == {"evaluate_policy", "evaluate_zero_shot", "evaluate_set_x"}
+    assert trained(jobs) == {"evaluate_policy", "evaluate_set_x", *UNSEEN}
+
+
+def test_flags_that_are_not_masked_any_more_evaluate_nothing(finished: Workflow, tmp_path: Path) -> None:
+    jobs = finished.dry("--configfile", altered(tmp_path, evaluation={"mask_unseen_flags": False})).jobs
+    assert trained(jobs) == set() and jobs["build_zero_shot"] == 1
 
 
 def test_lost_set_is_remade_alone_and_byte_by_byte(finished: Workflow) -> None:

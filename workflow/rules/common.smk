@@ -13,7 +13,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import experiments, external, shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.instances import instances_spec
-from polarvrp.study.layout import Layout
+from polarvrp.study.layout import UNSEEN_SPLITS, Layout
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
 
 layout = Layout.of_scale(study.scale)
@@ -30,7 +30,7 @@ MARGINS = str(layout.analysis("{run}", "preference_margins"))
 EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
 EMBEDDINGS = str(layout.analysis(SIZED_RUN, "embeddings"))
 SET_X = str(layout.set_x("{run}"))
-PUBLISHED_EVALUATION = str(layout.published_evaluation("{run}", "{variant}", "{n}"))
+UNSEEN = {rules: str(layout.unseen_evaluation("{run}", "{variant}", "{n}", rules)) for rules in UNSEEN_SPLITS}
 PLAIN = str(layout.evaluation("{run}", "{variant}", "{n}", limits.PLAIN))
 LIMITED = str(layout.limited("{solver}", "{part}", "{variant}", "{n}"))
 SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "{n}"))
@@ -105,6 +105,14 @@ def histories(runs):
 
 def evaluations(runs, variants=study.training_variants, path=EVALUATION):
     return [path.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
+
+
+def masked_evaluations(runs):
+    return [
+        path
+        for rules in ("strict-masked", "published-masked")
+        for path in evaluations(runs, study.zero_shot_variants, UNSEEN[rules])
+    ]
 
 
 def analyses_of(runs, name):
@@ -216,7 +224,8 @@ def other_efforts(name):
 NEEDS = {
     "training_variants": lambda name: solved(name, study.training_variants),
     "unseen_variants": lambda name: solved(name, study.zero_shot_variants)
-    + evaluations(listed_runs(name), study.zero_shot_variants, PUBLISHED_EVALUATION),
+    + evaluations(listed_runs(name), study.zero_shot_variants, UNSEEN["published"]),
+    "masked_flags": lambda name: masked_evaluations(experiments.masked_runs(study, listed_runs(name))),
     "shipped": solved_by_shipped,
     "efforts": other_efforts,
     "test_sets": lambda name: test_sets(sorted({run.num_customers for run in listed_runs(name)})),
@@ -276,6 +285,10 @@ def zero_shot_spec(wildcards):
     return jobs.canonical(jobs.zero_shot_spec(study, run_of(wildcards)))
 
 
+def masked_spec(wildcards):
+    return jobs.canonical(jobs.masked_spec(study, run_of(wildcards)))
+
+
 def set_x_spec(wildcards):
     return jobs.canonical(jobs.set_x_spec(study, run_of(wildcards)))
 
@@ -321,6 +334,12 @@ def instances_of(wildcards):
 
 def limit_of(wildcards):
     return jobs.size_config(study, int(wildcards.n)).reference_seconds
+
+
+def flags_options(masked):
+    """What networks are told of attributes that they never saw, as the command takes it."""
+    masking = ["--mask-unseen-flags"] if masked else []
+    return masking + ([] if study.evaluation.mb_sets_b else ["--mixed-backhauls-only"])
 
 
 def only_runs(runs):

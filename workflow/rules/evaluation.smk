@@ -28,7 +28,7 @@ rule evaluate_zero_shot:
         instances=expand(DATASET, split="test", variant=study.zero_shot_variants, allow_missing=True),
     output:
         expand(EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
-        expand(PUBLISHED_EVALUATION, run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
+        expand(UNSEEN["published"], run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
     log:
         layout.log("evaluate_zero_shot", SIZED_RUN),
     conda:
@@ -41,14 +41,25 @@ rule evaluate_zero_shot:
         fingerprint=fingerprint_of,
         augmentations=study.evaluation.augmentations,
         protocols=jobs.PROTOCOLS,
-        flags=[
-            *(["--mask-unseen-flags"] if study.evaluation.mask_unseen_flags else []),
-            *([] if study.evaluation.mb_sets_b else ["--mixed-backhauls-only"]),
-        ],
+        flags=flags_options(study.evaluation.mask_unseen_flags is True),
     shell:
         "python -m polarvrp evaluate {input.instances} --model {input.policy} --fingerprint {params.fingerprint}"
         " --augmentations {params.augmentations} --protocol {params.protocols} {params.flags}"
         " --output {output} > {log} 2>&1"
+
+
+use rule evaluate_zero_shot as evaluate_zero_shot_masked with:
+    output:
+        expand(UNSEEN["strict-masked"], run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
+        expand(UNSEEN["published-masked"], run=SIZED_RUN, variant=study.zero_shot_variants, allow_missing=True),
+    log:
+        layout.log("evaluate_zero_shot_masked", SIZED_RUN),
+    params:
+        spec=masked_spec,
+        fingerprint=fingerprint_of,
+        augmentations=study.evaluation.augmentations,
+        protocols=jobs.PROTOCOLS,
+        flags=flags_options(masked=True),
 
 
 use rule evaluate_policy as evaluate_plain with:

@@ -76,7 +76,8 @@ class Experiment:
         keys: Key columns and their types; rows come sorted by them, in the paper's order.
         values: Value columns and their types; values may be missing.
         needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
-            and as references; those of ``shipped`` models; those of other ``efforts``; the ``test_sets`` themselves;
+            and as references; with ``masked_flags`` those of the latter without flags too, where the study asks for
+            both; those of ``shipped`` models; those of other ``efforts``; the ``test_sets`` themselves;
             ``set_x`` costs; ``histories`` of its runs; an analysis of each of them, ``margins``, ``experts`` or
             ``embeddings``; ``architectures`` without any run; other ``tables``.
         target: Target of the workflow that makes what is missing.

@@ -131,9 +131,10 @@ class EvaluationConfig(Section):
         le=8,
         description="Symmetric images of each instance that are solved, the instance itself included.",
     )
-    mask_unseen_flags: bool = Field(
+    mask_unseen_flags: bool | Literal["both"] = Field(
         default=False,
-        description="Whether the networks are not told of mixed backhauls and several depots, which they never saw.",
+        description="Whether the networks are not told of mixed backhauls and several depots, which they never saw; "
+        "both evaluates the networks that have such flags with and without them.",
     )
     mb_sets_b: bool = Field(
         default=True,

@@ -15,11 +15,11 @@ from polarvrp.model.mixture import Router
 from polarvrp.model.rotation import rotation_of
 from polarvrp.model.stacks import Encoding
 from polarvrp.problem.instances import Instances
-from polarvrp.problem.variants import FLAG_NAMES
+from polarvrp.problem.variants import FLAG_NAMES, UNSEEN_FLAGS
 
 __all__ = ["DecoderCache", "Encoding", "Policy"]
 
-NUM_TRAINED_FLAGS = 4
+NUM_TRAINED_FLAGS = FLAG_NAMES.index(UNSEEN_FLAGS[0])
 BACKHAUL_FLAG, MIXED_FLAG = FLAG_NAMES.index("B"), FLAG_NAMES.index("MB")
 
 

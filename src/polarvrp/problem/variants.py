@@ -10,6 +10,9 @@ from polarvrp.errors import ConfigError
 FLAG_NAMES = ("O", "TW", "L", "B", "MB", "MD")
 """Order of the constraint vector z."""
 
+UNSEEN_FLAGS = ("MB", "MD")
+"""Those that no training variant of the paper sets."""
+
 MULTI_DEPOT_COUNT = 3
 
 LARGEST_SIZE = 65_000

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from polarvrp.catalog.backbones import BACKBONES, grid_backbones
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones, named_backbones
+from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations
 from polarvrp.catalog.methods import method_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.catalog.records import resolve
+from polarvrp.config.model import ModelConfig
 from polarvrp.config.study import StudyConfig
+from polarvrp.problem.variants import UNSEEN_FLAGS
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.specs import ablation_defaults
 
@@ -169,6 +172,29 @@ def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ())
         whole = experiment_runs(study.replace(grid_backbones=grid_backbones()), name)
         return [run for run in whole if run in own or run in at_hand]
     return own
+
+
+def masked_runs(study: StudyConfig, runs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Those of some runs that are tested with and without the flags of attributes that they never saw.
+
+    Args:
+        study: The study; none unless it asks for both.
+        runs: The runs.
+    """
+    if study.evaluation.mask_unseen_flags != "both":
+        return []
+    return [run for run in runs if run.variants != "all" and _has_unseen_flags(run)]
+
+
+def _has_unseen_flags(run: RunSpec) -> bool:
+    """Whether a run's network has flags that the paper's training variants never set."""
+    architecture, encoder = named_backbones()[run.backbone].architecture, ENCODERS[run.encoder]
+    if architecture is None:
+        return True  # an installed package says nothing of its network's parts
+    if encoder.architecture is not None:
+        config = ModelConfig(backbone=run.backbone, encoder=run.encoder)
+        architecture = resolve(encoder.architecture)(architecture, config)
+    return not set(UNSEEN_FLAGS).isdisjoint(architecture.flags)
 
 
 def _small_runs(study: StudyConfig, cells: Iterable[dict[str, Any]]) -> list[RunSpec]:

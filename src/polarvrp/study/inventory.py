@@ -62,6 +62,7 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
         return list(dict.fromkeys(run for name in asking for run in listed[name]))
 
     seen, unseen, set_x = runs_for("training_variants"), runs_for("unseen_variants"), runs_for("set_x")
+    masked = experiments.masked_runs(study, runs_for("masked_flags"))
     trainings = list(dict.fromkeys((*seen, *unseen, *set_x, *runs_for("histories", *ANALYSES))))
     analysed = {need: runs_for(need) for need in ANALYSES}
     solved = _solved_sets(study, seen, unseen)
@@ -84,7 +85,7 @@ def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) ->
             *_evaluations(layout, "evaluate_policy", seen, study.training_variants),
             *_evaluations(layout, "evaluate_plain", runs_for("efforts"), study.training_variants, PLAIN),
         ],
-        "zero-shot": _zero_shot(layout, unseen, study.zero_shot_variants),
+        "zero-shot": _zero_shot(layout, unseen, masked, study.zero_shot_variants),
         "Set-X": [_job("evaluate_set_x", run.name, [layout.set_x(run.name)], run) for run in set_x],
         "shipped": [job for jobs in own.values() for job in jobs],
         "analyses": _analyses(layout, analysed, names),
@@ -135,16 +136,26 @@ def _analyses(layout: Layout, runs: Mapping[str, Iterable[RunSpec]], names: Iter
     return jobs
 
 
-def _zero_shot(layout: Layout, runs: Iterable[RunSpec], variants: Collection[str]) -> list[Job]:
-    paths = (layout.evaluation, layout.published_evaluation)
+def _zero_shot(
+    layout: Layout, runs: Iterable[RunSpec], masked: Iterable[RunSpec], variants: Collection[str]
+) -> list[Job]:
+    kinds = (
+        ("evaluate_zero_shot", runs, ("strict", "published")),
+        ("evaluate_zero_shot_masked", masked, ("strict-masked", "published-masked")),
+    )
     return [
         _job(
-            "evaluate_zero_shot",
+            rule,
             run.name,
-            [path(run.name, name, run.num_customers) for path in paths for name in variants],
+            [
+                layout.unseen_evaluation(run.name, name, run.num_customers, rules)
+                for rules in protocols
+                for name in variants
+            ],
             run,
         )
-        for run in runs
+        for rule, of_rule, protocols in kinds
+        for run in of_rule
         if variants
     ]
 

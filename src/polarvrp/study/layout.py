@@ -8,6 +8,17 @@ RESULTS = Path("results")
 TABLE_SUFFIXES = ("parquet", "csv", "md", "tex")
 FIGURE_SUFFIXES = ("png", "pdf")
 
+UNSEEN_SPLITS = {
+    "strict": "test",
+    "strict-masked": "test-masked",
+    "published": "test-published",
+    "published-masked": "test-published-masked",
+}
+"""Folder of solutions of unseen variants by protocol, in the order of tables.
+
+The rules are those of ``environment.Protocol``; ``-masked`` hides from networks the flags that no training set.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -73,9 +84,9 @@ class Layout:
         """A trained model's solutions of a set."""
         return self.root / "evaluations" / split / run / f"{variant}-n{num_customers}.parquet"
 
-    def published_evaluation(self, run: str, variant: str, num_customers: int | str) -> Path:
-        """The same of a test set by the rules of the published environments, which may break those of the problem."""
-        return self.evaluation(run, variant, num_customers, "test-published")
+    def unseen_evaluation(self, run: str, variant: str, num_customers: int | str, protocol: str) -> Path:
+        """The same of the test set of an unseen variant, by one of the protocols of ``UNSEEN_SPLITS``."""
+        return self.evaluation(run, variant, num_customers, UNSEEN_SPLITS[protocol])
 
     def searched_evaluation(self, run: str, variant: str, num_customers: int | str) -> Path:
         """The same after one local search; no output of the workflow."""

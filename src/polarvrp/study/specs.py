@@ -229,11 +229,19 @@ def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:
 
 
 def zero_shot_spec(study: StudyConfig, run: RunSpec) -> Spec:
-    """What a run's costs on unseen variants depend on; flags that instances may set there are left out as published."""
-    flags = {key: getattr(study.evaluation, key) for key in ("mask_unseen_flags", "mb_sets_b")}
+    """What a run's costs on unseen variants depend on; flags that instances may set there are left out as published.
+
+    Costs without flags, which a study may ask for beside them, depend on ``masked_spec``.
+    """
+    flags = {"mask_unseen_flags": study.evaluation.mask_unseen_flags is True, "mb_sets_b": study.evaluation.mb_sets_b}
     usual = EvaluationConfig()
     changed = {key: value for key, value in flags.items() if value != getattr(usual, key)}
     return evaluation_spec(study, run) | {"protocols": list(PROTOCOLS)} | changed
+
+
+def masked_spec(study: StudyConfig, run: RunSpec) -> Spec:
+    """What a run's costs on unseen variants depend on where it is not told of attributes that it never saw."""
+    return zero_shot_spec(study, run) | {"mask_unseen_flags": True}
 
 
 def shipped_spec(study: StudyConfig, num_customers: int) -> Spec:

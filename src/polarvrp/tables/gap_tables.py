@@ -11,6 +11,7 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
+from polarvrp.study.layout import UNSEEN_SPLITS
 from polarvrp.tables.external import external_solutions
 from polarvrp.tables.formats import duration, number, span
 from polarvrp.tables.labels import (
@@ -40,16 +41,18 @@ _TIME = (
     f"{SOLVER_CORES} cores, which is its seconds summed over one-core runs divided by {SOLVER_CORES}."
 )
 
-STRICT_RULES, PUBLISHED_RULES = "strict", "published"
-"""Protocols of the unseen variants (``environment.Protocol``)."""
+STRICT_RULES, MASKED = "strict", "-masked"
+"""The first of the protocols of unseen variants (``study.layout.UNSEEN_SPLITS``); ending of those without flags."""
 
-PROTOCOL_MARKS = {STRICT_RULES: "", PUBLISHED_RULES: "†"}
+PROTOCOL_MARKS = {STRICT_RULES: "", "strict-masked": "‡", "published": "†", "published-masked": "†‡"}
 """How printed columns tell protocols apart."""
 
-_PROTOCOLS = (
-    "Columns with † are by the rules of the published environments, which overload vehicles with mixed backhauls and "
-    "let tours compete that start illegally; the others keep every rule."
-)
+_PROTOCOLS = {
+    "†": "Columns with † are by the rules of the published environments, which overload vehicles with mixed backhauls "
+    "and let tours compete that start illegally; the others keep every rule.",
+    "‡": "Columns with ‡ hide the flags of mixed backhauls and several depots from networks that have such flags; no "
+    "training set them, so that their weights were never trained.",
+}
 
 _SHIPPED = "Models marked as shipped come with this package and were trained whatever the scale says."
 
@@ -60,12 +63,18 @@ def in_distribution(results: Results, experiment: Experiment) -> pd.DataFrame:
 
 
 def zero_shot(results: Results, experiment: Experiment) -> pd.DataFrame:
-    """Mean cost, gap and seconds of every method on the 32 unseen variants, of trained runs by both protocols."""
+    """Mean cost, gap and seconds of every method on the 32 unseen variants, of trained runs by every protocol.
+
+    Solutions without flags stand beside those of the same model alone: what an earlier one left is no comparison.
+    """
     rows = [row | {"protocol": STRICT_RULES} for row in _gap_rows(results, ZERO_SHOT_ORDER)]
-    for run in results.evaluated_runs():
-        for test_set in results.evaluated_sets(run, ZERO_SHOT_ORDER, PUBLISHED_RULES):
-            row = gap_row(results, test_set, run.method, results.evaluation(run, test_set, PUBLISHED_RULES))
-            rows.append(row | {"runs": run.name, "protocol": PUBLISHED_RULES})
+    for protocol in (name for name in UNSEEN_SPLITS if name != STRICT_RULES):
+        for run in results.evaluated_runs():
+            for test_set in results.evaluated_sets(run, ZERO_SHOT_ORDER, protocol):
+                if protocol.endswith(MASKED) and not results.same_model(run, test_set, protocol):
+                    continue
+                row = gap_row(results, test_set, run.method, results.evaluation(run, test_set, protocol))
+                rows.append(row | {"runs": run.name, "protocol": protocol})
     return _in_order(rows, results)
 
 
@@ -123,16 +132,20 @@ def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[
 
 
 def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """One table a size: a row a variant, objective and gap of each method by each protocol; averages last."""
+    """One table a size: a row a variant, objective and gap of each method by each protocol; averages last.
+
+    With and without flags compete with each other, strict and published rules do not.
+    """
     labels = labels_of(frame)
     tables = []
     for size, here in frame.groupby("num_customers"):
-        cells: list[pd.DataFrame] = []
-        present: set[tuple[str, str]] = set()
-        for protocol, rows in here.groupby("protocol", sort=False):
-            long = _as_printed(pd.concat([rows, _averages(rows)], ignore_index=True))
-            cells += [cell.assign(protocol=protocol) for cell in _objectives_and_gaps(long, 2)]
-            present.update((method, str(protocol)) for method in long["method"])
+        long = pd.concat(
+            _as_printed(pd.concat([rows, _averages(rows)], ignore_index=True)).assign(protocol=protocol)
+            for protocol, rows in here.groupby("protocol", sort=False)
+        )
+        rules = long["protocol"].str.removesuffix(MASKED)
+        cells = [cell for _, rows in long.groupby(rules, sort=False) for cell in _objectives_and_gaps(rows, 2)]
+        present = set(long[["method", "protocol"]].itertuples(index=False, name=None))
         variants = [*sorted(here["variant"].unique(), key=variant_rank), AVERAGE]
         columns = {
             (method, protocol, measure): (method_label(method, labels), measure + mark)
@@ -141,7 +154,8 @@ def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[Printe
             for measure in ("Obj.", "Gap")
             if (method, protocol) in present
         }
-        facts = f"{_facts(here)} {_PROTOCOLS}" if here["protocol"].nunique() > 1 else _facts(here)
+        marks = "".join(PROTOCOL_MARKS[protocol] for _, protocol in present)
+        facts = " ".join([_facts(here), *(said for mark, said in _PROTOCOLS.items() if mark in marks)])
         tables.append(
             print_table(
                 captioned(here, experiment, f", n={size} ({_counts(here)})", facts),

@@ -82,8 +82,8 @@ def as_in_the_paper(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows that correspond to the paper's: of methods solved by the published protocol too, those alone."""
     if "protocol" not in frame:
         return frame
-    published = frame["protocol"] == "published"
-    return frame[published | ~frame["method"].isin(frame["method"][published])]
+    published, strict = (frame["protocol"] == name for name in ("published", "strict"))
+    return frame[published | (strict & ~frame["method"].isin(frame["method"][published]))]
 
 
 def labels_of(frame: pd.DataFrame) -> dict[str, str]:

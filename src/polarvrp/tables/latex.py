@@ -48,6 +48,7 @@ _LATEX = str.maketrans(
         "≤": r"$\le$",
         "±": r"$\pm$",
         "†": r"$\dagger$",
+        "‡": r"$\ddagger$",
         "α": r"$\alpha$",
         "ε": r"$\varepsilon$",
         "θ": r"$\theta$",

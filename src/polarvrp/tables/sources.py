@@ -119,6 +119,13 @@ class Results:
             path, Origin(test_set.variant, test_set.num_customers, "run", run.name), self.dataset(test_set)
         )
 
+    def same_model(self, run: RunSpec, test_set: InstanceSet, protocol: str) -> bool:
+        """Whether a run's solutions by a protocol are those of the model and effort behind its strict ones."""
+        paths = [self._evaluation(run, test_set, protocol), self._evaluation(run, test_set, "strict")]
+        said = [provenance(read_solutions(path)) for path in paths if path.is_file()]
+        made = [(entry.get("model", {}).get("fingerprint"), entry.get("augmentations")) for entry in said]
+        return len(made) == len(paths) and made[0] == made[1]
+
     def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a solver on one test set, as ``read_costs``."""
         return read_costs(self._solutions(solver, test_set), _origin(solver, test_set), self.dataset(test_set))
@@ -195,8 +202,7 @@ class Results:
         return frame
 
     def _evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str) -> Path:
-        path_of = self.layout.evaluation if protocol == "strict" else self.layout.published_evaluation
-        return path_of(run.name, test_set.variant, test_set.num_customers)
+        return self.layout.unseen_evaluation(run.name, test_set.variant, test_set.num_customers, protocol)
 
     def dataset(self, test_set: InstanceSet) -> Path:
         return self.layout.dataset(TEST, test_set.variant, test_set.num_customers)
