@@ -1,5 +1,6 @@
 """An installed package with a backbone of its own, as a user would write one."""
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +36,16 @@ BACKBONE = RegisteredBackbone(("shared",), build)
 """
 
 
-def install_package(folder: Path) -> None:
-    """Put the package where Python finds it once ``folder`` is on its path, and the study's configuration beside it."""
+def install_package(folder: Path) -> dict[str, str]:
+    """Put the package into ``folder``, and the study's configuration beside it.
+
+    Returns:
+        Environment variables with which Python finds it there.
+    """
     (folder / "nodewise.py").write_text(MODULE)
     installed = folder / "nodewise-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: nodewise\nVersion: 1.0\n")
     (installed / "entry_points.txt").write_text("[polarvrp.backbones]\nnodewise = nodewise:BACKBONE\n")
     (folder / "config").symlink_to(ROOT / "config")
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}

@@ -1,11 +1,15 @@
 """Snakemake as users call it, in a folder of its own."""
 
+import atexit
+import functools
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -31,30 +35,50 @@ class Run:
 
 @dataclass(frozen=True)
 class Workflow:
-    """The project's workflow with results in ``folder``."""
+    """The project's workflow with results in ``folder``, run with environment variables of its own."""
 
     folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
 
     def command(self, *arguments: str | Path) -> list[str]:
-        places = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
-        return [sys.executable, "-m", "snakemake", *map(str, arguments), *places]
+        """For a process of its own, to be killed or watched."""
+        return [sys.executable, "-m", "snakemake", *self._words(arguments)]
 
-    def __call__(self, *arguments: str | Path, timeout: int = 400) -> Run:
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        return Run(done.returncode, done.stdout)
+    def __call__(self, *arguments: str | Path) -> Run:
+        return snakemake(self._words(arguments), self.folder, self.variables)
 
     def dry(self, *arguments: str | Path) -> Run:
         return self(*arguments, "--dry-run", "--quiet", "rules")
+
+    def _words(self, arguments: Sequence[str | Path]) -> list[str]:
+        return [*map(str, arguments), "--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
+
+
+def snakemake(arguments: Sequence[str], folder: Path, variables: dict[str, str], timeout_s: int = 400) -> Run:
+    """Run ``snakemake`` in a folder, with some variables beside or instead of the environment's."""
+    server = start_server()
+    assert server.stdin is not None and server.stdout is not None
+    with tempfile.NamedTemporaryFile() as output:
+        request = {
+            "arguments": arguments,
+            "folder": str(folder),
+            "environment": environment() | variables,
+            "output": output.name,
+            "timeout_s": timeout_s,
+        }
+        server.stdin.write(f"{json.dumps(request)}\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return Run(code, Path(output.name).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def start_server() -> subprocess.Popen[str]:
+    """Where Snakemake's modules are imported once; it ends with this process."""
+    command = [sys.executable, "-P", str(Path(__file__).with_name("snakemake_server.py"))]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)
+    return server
 
 
 def environment() -> dict[str, str]:

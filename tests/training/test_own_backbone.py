@@ -1,16 +1,14 @@
-"""A backbone from outside the package: one file with a registry entry, then every command and the workflow know it."""
+"""A backbone from outside the package: one file with a registry entry, then commands and the workflow know it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from helpers.own_package import install_package
+from helpers.snakemake import Workflow
+from polarvrp.cli.main import main
 
-ROOT = Path(__file__).parents[2]
 RUN = "nodewise-shared-polar-n6-s0"
 SMALL = """
 scale: quick
@@ -21,32 +19,18 @@ training: {epochs: 2, instances_per_epoch: 8, refinement_start_epoch: 1}
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the package is installed, beside the study's configuration."""
-    install_package(tmp_path)
-    (tmp_path / "mine.yaml").write_text(SMALL)
-    return tmp_path
-
-
-def run(folder: Path, *words: str) -> str:
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
-        "WANDB_MODE": "disabled",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_it_is_described_trained_and_planned_under_its_name(folder: Path) -> None:
-    described = json.loads(run(folder, "polarvrp", "describe", "nodewise", "shared"))
+def test_it_is_described_trained_and_planned_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variables = install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert main(["describe", "nodewise", "shared"]) == 0
     # Embedding 1,536, one map of 128 x 129, plain decoder 66,304: the golden value of this backbone.
-    assert described["parameters"] == 1536 + 128 * 129 + 66_304
-    run(folder, "polarvrp", "train", RUN, "--configfile", "mine.yaml")
-    assert (folder / "results" / "models" / RUN / "weights.safetensors").is_file()
-    target = "results/models/nodewise-shared-rl-n10-s0/weights.safetensors"
-    plan = run(folder, "snakemake", target, "-n", "--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", "none")
-    assert "train_policy" in plan
+    assert json.loads(capsys.readouterr().out)["parameters"] == 1536 + 128 * 129 + 66_304
+    (tmp_path / "mine.yaml").write_text(SMALL)
+    assert main(["train", RUN, "--configfile", "mine.yaml"]) == 0
+    assert (tmp_path / "results" / "models" / RUN / "weights.safetensors").is_file()
+    plan = Workflow(tmp_path, variables).dry("results/models/nodewise-shared-rl-n10-s0/weights.safetensors")
+    assert plan.jobs["train_policy"] == 1

@@ -1,4 +1,4 @@
-"""The smallest study through every stage, then what makes its jobs run again and what does not."""
+"""The smallest study through every stage, with a row of one's own; then what makes its jobs run again."""
 
 import os
 import shutil
@@ -13,6 +13,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
+from helpers.own_package import install_package
 from helpers.snakemake import Workflow
 from polarvrp.cli.main import main
 from polarvrp.config.loading import load_study
@@ -24,15 +25,19 @@ ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "config" / "tiny.yaml"
 RUN = "polarnet-ple-polar-n10-s0"
 UNSEEN = {"evaluate_zero_shot", "evaluate_zero_shot_masked"}
+OWN_ROW = {"name": "nodewise", "encoder": "shared", "paradigm": "po", "label": "Nodewise"}
+METHODS = (*(f"polarnet-ple-{paradigm}-s0" for paradigm in ("rl", "po", "polar")), "nodewise-shared-po-s0")
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("smallest study")]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    """A folder in which the smallest study ran to its end."""
-    workflow = Workflow(tmp_path_factory.mktemp("study"))
-    run = workflow("--cores", "2", "--configfile", TINY, "--workflow-profile", "none")
+    """A folder in which the smallest study, with a backbone from outside the package, ran to its end."""
+    folder = tmp_path_factory.mktemp("study")
+    workflow = Workflow(folder, install_package(folder))
+    write_study(folder / "study.yaml")
+    run = workflow("--cores", "2", "--configfile", "study.yaml", "--workflow-profile", "none")
     assert run.code == 0, run.output[-5000:]
     return workflow
 
@@ -42,13 +47,13 @@ def study() -> StudyConfig:
     return load_study(TINY, ROOT / "config")
 
 
-def altered(folder: Path, **sections: dict[str, Any]) -> Path:
-    """The smallest study with other values."""
-    own = yaml.safe_load(TINY.read_text())
+def write_study(path: Path, **sections: dict[str, Any]) -> Path:
+    """The smallest study with a row of one's own, and with other values."""
+    study = yaml.safe_load(TINY.read_text())
+    study["backbones"].append(OWN_ROW)
     for name, values in sections.items():
-        own[name] = {**own.get(name, {}), **values}
-    path = folder / "altered.yaml"
-    path.write_text(yaml.safe_dump(own))
+        study[name] = {**study.get(name, {}), **values}
+    path.write_text(yaml.safe_dump(study))
     return path
 
 
@@ -72,7 +77,7 @@ def test_every_method_is_on_every_variant(finished: Workflow) -> None:
         for row in table.to_pylist()
         if row["num_customers"] == 10  # models of other sizes may ship
     }
-    methods = ("pyvrp", "ortools", *(f"polarnet-ple-{paradigm}-s0" for paradigm in ("rl", "po", "polar")))
+    methods = ("pyvrp", "ortools", *METHODS)
     assert set(rows) == {(variant, 10, method) for variant in ("CVRP", "OVRPBLTW") for method in methods}
     for row in rows.values():
         assert row["instances"] == 4 and row["reference"] == "pyvrp" and row["objective"] > 0
@@ -83,6 +88,15 @@ def test_every_method_is_on_every_variant(finished: Workflow) -> None:
     assert {row for row in unseen if row[1] == "polarnet-ple-polar-s0"} == {
         (variant, "polarnet-ple-polar-s0", protocol) for variant in ("VRPMB", "MDVRP") for protocol in protocols
     }
+
+
+@pytest.mark.parametrize("name", ["in_distribution", "zero_shot", "set_x"])
+def test_a_row_of_ones_own_is_in_every_main_table_under_its_label(finished: Workflow, name: str) -> None:
+    tables = finished.folder / "results/tables"
+    rows = [row for row in pq.read_table(tables / f"{name}.parquet").to_pylist() if row["method"] == METHODS[-1]]
+    assert rows and all(row.get("objective", row.get("cost")) > 0 for row in rows)
+    for suffix in ("md", "tex"):
+        assert "Nodewise" in (tables / f"{name}.{suffix}").read_text()
 
 
 def test_solutions_are_feasible_and_priced_exactly(finished: Workflow, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,12 +134,12 @@ def test_models_say_what_they_are(finished: Workflow, study: StudyConfig) -> Non
 
 def test_each_training_left_one_offline_run(finished: Workflow) -> None:
     runs = [path.name.split("-", 3)[3] for path in (finished.folder / "results/wandb").glob("offline-run-*")]
-    assert sorted(runs) == sorted(f"polarnet-ple-{paradigm}-n10-s0" for paradigm in ("rl", "po", "polar"))
+    assert sorted(runs) == sorted(method.replace("-s0", "-n10-s0") for method in METHODS)
 
 
 def test_report_is_one_page_that_needs_nothing_else(finished: Workflow) -> None:
     page = (finished.folder / "results/report.html").read_text()
-    assert "Nothing here is a result" in page
+    assert "Nothing here is a result" in page and page.count("Nodewise") >= 3
     figures = list((finished.folder / "results/figures").glob("*.png"))
     assert page.count("<table id=") >= 4 and page.count("data:image/png;base64,") == len(figures) >= 4
     assert not any(
@@ -139,35 +153,36 @@ def test_every_job_left_its_log(finished: Workflow) -> None:
 
 
 def test_second_run_does_nothing(finished: Workflow, tmp_path: Path) -> None:
-    assert finished("--cores", "2", "--configfile", TINY).nothing_to_do
     reordered = tmp_path / "reordered.yaml"
     content = {
         key: dict(reversed(part.items())) if isinstance(part, dict) else part
-        for key, part in yaml.safe_load(TINY.read_text()).items()
+        for key, part in yaml.safe_load((finished.folder / "study.yaml").read_text()).items()
     }
     reordered.write_text(yaml.safe_dump(dict(reversed(content.items())), sort_keys=False))
     assert finished("--cores", "1", "--configfile", reordered).nothing_to_do
 
 
 def test_other_temperature_reruns_preference_trainings_only(finished: Workflow, tmp_path: Path) -> None:
-    jobs = finished.dry("--configfile", altered(tmp_path, training={"temperature": 0.04})).jobs
+    jobs = finished.dry("--configfile", write_study(tmp_path / "altered.yaml", training={"temperature": 0.04})).jobs
     assert trained(jobs) == {"train_policy", "evaluate_policy", "evaluate_set_x", *UNSEEN}
-    assert jobs["train_policy"] == jobs["evaluate_policy"] == 2 and all(jobs[rule] == 1 for rule in UNSEEN)
+    assert jobs["train_policy"] == jobs["evaluate_policy"] == 3 and all(jobs[rule] == 2 for rule in UNSEEN)
 
 
 def test_other_test_seed_leaves_validation_and_models(finished: Workflow, tmp_path: Path) -> None:
-    jobs = finished.dry("--configfile", altered(tmp_path, datasets={"test_seed": 5})).jobs
+    jobs = finished.dry("--configfile", write_study(tmp_path / "altered.yaml", datasets={"test_seed": 5})).jobs
     assert "train_policy" not in jobs and "evaluate_set_x" not in jobs
-    assert (jobs["generate_dataset"], jobs["solve_reference_chunk"], jobs["evaluate_policy"]) == (4, 16, 3)
+    assert (jobs["generate_dataset"], jobs["solve_reference_chunk"], jobs["evaluate_policy"]) == (4, 16, 4)
 
 
 def test_other_augmentations_rerun_evaluations_only(finished: Workflow, tmp_path: Path) -> None:
-    jobs = finished.dry("--configfile", altered(tmp_path, evaluation={"augmentations": 1})).jobs
+    jobs = finished.dry("--configfile", write_study(tmp_path / "altered.yaml", evaluation={"augmentations": 1})).jobs
     assert trained(jobs) == {"evaluate_policy", "evaluate_set_x", *UNSEEN}
 
 
 def test_flags_that_are_not_masked_any_more_evaluate_nothing(finished: Workflow, tmp_path: Path) -> None:
-    jobs = finished.dry("--configfile", altered(tmp_path, evaluation={"mask_unseen_flags": False})).jobs
+    jobs = finished.dry(
+        "--configfile", write_study(tmp_path / "altered.yaml", evaluation={"mask_unseen_flags": False})
+    ).jobs
     assert trained(jobs) == set() and jobs["build_zero_shot"] == 1
 
 
@@ -175,10 +190,10 @@ def test_lost_set_is_remade_alone_and_byte_by_byte(finished: Workflow) -> None:
     path = finished.folder / "results/datasets/test/MDVRP-n10.npz"
     before = path.read_bytes()
     path.unlink()
-    run = finished("datasets", "--cores", "1", "--configfile", TINY)
+    run = finished("datasets", "--cores", "1", "--configfile", "study.yaml")
     assert run.code == 0 and run.jobs == {"generate_dataset": 1, "datasets": 1, "total": 2}
     assert path.read_bytes() == before
-    assert finished("--cores", "1", "--configfile", TINY).nothing_to_do
+    assert finished("--cores", "2", "--configfile", "study.yaml").nothing_to_do
 
 
 def test_lost_weights_come_back_from_the_state_without_training(finished: Workflow) -> None:
@@ -186,7 +201,7 @@ def test_lost_weights_come_back_from_the_state_without_training(finished: Workfl
     before = load_file(folder / "weights.safetensors")
     history = pq.read_table(folder / "history.parquet")
     (folder / "weights.safetensors").unlink()
-    run = finished(f"results/models/{RUN}/weights.safetensors", "--cores", "1", "--configfile", TINY)
+    run = finished(f"results/models/{RUN}/weights.safetensors", "--cores", "1", "--configfile", "study.yaml")
     assert run.code == 0, run.output[-3000:]
     after = load_file(folder / "weights.safetensors")
     assert after.keys() == before.keys() and all((after[name] == before[name]).all() for name in before)
