@@ -1,8 +1,12 @@
 """Which jobs the scheduler ``gpu-first`` starts, of a made-up plan."""
 
 from dataclasses import dataclass, field
+from threading import Semaphore, active_count
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+from snakemake.scheduling.job_scheduler import JobScheduler
 
 from snakemake_scheduler_plugin_gpu_first import Scheduler
 
@@ -32,9 +36,11 @@ class Plan:
     running: set[Job] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.snakemake: Any = SimpleNamespace(_open_jobs=Semaphore(0))
         dag: Any = SimpleNamespace(
-            needrun_jobs=lambda: [job for job in self.jobs if job not in self.ended],
+            finished=self.ended.__contains__,
             job_dependencies=lambda job: job.needs,
+            workflow=SimpleNamespace(scheduler=self.snakemake),
         )
         self.scheduler = Scheduler(dag, None, None)
 
@@ -143,3 +149,40 @@ def test_without_jobs_for_a_gpu_priority_alone_decides() -> None:
     urgent = Job("urgent", cores=9, priority=1)
     plan = Plan([*CHUNKS, urgent], dict(ROOM))
     assert plan.start() == {"urgent"} | started(0)
+
+
+def test_a_job_is_asked_for_its_resources_once_and_not_each_time_that_another_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of some thousand jobs a call reads the few that it starts; the others are looked up."""
+    asked: list[str] = []
+    resources = Job.scheduler_resources.fget
+    assert resources is not None
+
+    def ask(job: Job) -> dict[str, int]:
+        asked.append(job.name)
+        return dict(resources(job))
+
+    monkeypatch.setattr(Job, "scheduler_resources", property(ask))
+    chunks = [Job(f"chunk {number}") for number in range(500)]
+    plan = Plan([*chunks, EVALUATION, TRAINING, SET], dict(ROOM))
+    plan.start()
+    assert {job.name for job in plan.jobs} == set(asked)
+    plan.end(chunks[0])
+    asked.clear()
+    assert plan.start() == {"chunk 5"}
+    assert len(set(asked)) < 5
+
+
+def test_one_timer_wakes_snakemake_however_often_it_looks() -> None:
+    assert hasattr(JobScheduler, "_schedule_reevalutation"), "the method of Snakemake that is replaced"
+    plan = Plan([*CHUNKS], dict(ROOM))
+    plan.start()
+    before, look_again = active_count(), plan.snakemake._schedule_reevalutation
+    for _ in range(20):
+        look_again(0.05)
+    assert active_count() == before + 1
+    woken = plan.snakemake._open_jobs
+    assert woken.acquire(timeout=10) and not woken.acquire(timeout=0.2)
+    look_again(0.0)
+    assert woken.acquire(timeout=10), "the next look is timed again"
