@@ -3,8 +3,8 @@
 ``python benchmarks/fuzz.py --mutations 10000 --workers 2`` makes a valid file of every kind that is read, changes each
 at random (flipped bits, cut, swapped, repeated and overwritten stretches, numbers put to extremes), and reads it in a
 process of its own. It prints a line a kind and each fault with the seed that repeats it; the exit code is 1 if there is
-any. What counts as a fault: another exception, more than one line, a process that dies, more seconds than the bound,
-and, of kinds that carry digests, values that are read as others than were written.
+any. What counts as a fault: another exception, more than one line, a process that dies, more seconds of processor than
+the bound, and, of kinds that carry digests, values that are read as others than were written.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import json
 import logging
 import random
 import re
+import runpy
 import shutil
 import sys
 import tempfile
@@ -34,57 +35,16 @@ from polarvrp.solutions.rows import SolutionRow
 from polarvrp.workers import TaskFailure, WorkerPool
 
 SECONDS_ALLOWED = 20.0
+"""Of processor, for one file: on a busy machine the clock says nothing."""
+
+SECONDS_UNTIL_KILLED = 600.0
+"""By the clock, for a process that hangs; a new one first imports torch."""
+
 EXTREMES = (b"-1", b"0", b"1e309", b"1e19", b"nan", b"inf", b"99999999999999999999", b"0.5", b"", b"\xff", b"x" * 5000)
 RUN = "polarnet-ple-polar-n6-s0"
 IDENTITY = {"seed": 1}
-PLAIN = """NAME : tiny
-TYPE : CVRP
-DIMENSION : 4
-EDGE_WEIGHT_TYPE : EUC_2D
-CAPACITY : 10
-NODE_COORD_SECTION
-1 0 0
-2 3 4
-3 1 1
-4 -2.5 0
-DEMAND_SECTION
-1 0
-2 4
-3 6
-4 10
-DEPOT_SECTION
-1
--1
-EOF
-"""
-MATRIX = PLAIN.replace("EUC_2D", "EXPLICIT\nEDGE_WEIGHT_FORMAT : LOWER_ROW").replace(
-    "NODE_COORD_SECTION\n1 0 0\n2 3 4\n3 1 1\n4 -2.5 0\n", "EDGE_WEIGHT_SECTION\n5\n2 3\n4 6 7\n"
-)
-WINDOWS = PLAIN.replace("CVRP", "VRPTW").replace(
-    "DEPOT_", "TIME_WINDOW_SECTION\n1 0 40\n2 0 6\n3 12 15\n4 0 20\nSERVICE_TIME_SECTION\n1 0\n2 2\n3 2\n4 2\nDEPOT_"
-)
-SOLOMON = """R199
-
-VEHICLE
-NUMBER     CAPACITY
-  25         10
-
-CUSTOMER
-CUST NO.  XCOORD.   YCOORD.    DEMAND   READY TIME  DUE DATE   SERVICE   TIME
-
-    0      0         0          0          0         40          0
-    1      3         4          4          0          6          2
-    2      1         1          6         12         15          2
-"""
-CORDEAU = """2 3 3 2
-0 10
-0 10
-1 1 0 0 4 1 2 1 2
-2 9 0 0 6 1 2 1 2
-3 5 5 0 10 1 2 1 2
-4 0 0 0 0 0 0
-5 10 0 0 0 0 0
-"""
+WRITE_INSTANCES = Path(__file__).parents[1] / "docs/examples/write_instances.py"
+LIBRARY_TEXTS: dict[str, str] = runpy.run_path(str(WRITE_INSTANCES))["generated_files"](num_customers=3, seed=1)
 SOLUTION = "Route #1: 1 2\nRoute #2: 3\nCost 20\n"
 ROW = SolutionRow("CVRP", 6, 0, "pyvrp", 3.5, (1, 2, 0, 3, 4, 5, 6), 2, 0.5, 0.0, 1, 1.0, 10**7, 5, "pyvrp 0.14.1")
 
@@ -277,7 +237,7 @@ def _read_partial(folder: Path) -> Any:
         assert all(stored.row == ROW for stored in partial.rows.values())
 
 
-def _library(text: str, name: str = "x.vrp") -> Kind:
+def _library(name: str, text: str) -> Kind:
     def read(folder: Path) -> Any:
         from polarvrp.problem.library_files import read_library
         from polarvrp.problem.library_prices import check_routes
@@ -319,11 +279,7 @@ KINDS = {
     "metadata": Kind(f"models/{RUN}/metadata.json", _write_metadata, _read_metadata),
     "configuration": Kind("mine.yaml", _write_config, _read_config),
     "solved so far": Kind("x.parquet.partial", _write_partial, _read_partial),
-    "plain .vrp": _library(PLAIN),
-    ".vrp with a matrix": _library(MATRIX),
-    ".vrp with windows": _library(WINDOWS),
-    "Solomon's text": _library(SOLOMON, "x.txt"),
-    "Cordeau's text": _library(CORDEAU, "x.txt"),
+    **{name: _library(name, text) for name, text in LIBRARY_TEXTS.items()},
     ".sol": Kind("x.sol", lambda folder: write_text(folder / "x.sol", SOLUTION), _read_sol),
     **{
         f"checkpoint, {name}": Kind(
@@ -379,7 +335,7 @@ def fault_of(task: tuple[str, int]) -> str:
         wanted = kind.read(folder)
         path = folder / kind.place
         path.write_bytes(mutated(path.read_bytes(), random.Random(f"{name} {seed}")))
-        started_s = time.monotonic()
+        started_s = time.process_time()
         try:
             found = kind.read(folder)
         except PolarvrpError as error:
@@ -388,8 +344,8 @@ def fault_of(task: tuple[str, int]) -> str:
             return "refused" if 1 <= len(lines) <= allowed else f"said {len(lines)} lines, {str(error)[:300]!r}"
         except Exception as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        if time.monotonic() - started_s > SECONDS_ALLOWED:
-            return f"took {time.monotonic() - started_s:.0f} s"
+        if time.process_time() - started_s > SECONDS_ALLOWED:
+            return f"took {time.process_time() - started_s:.0f} s of processor"
         return "read as another value" if kind.digested and found != wanted else "read"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -408,7 +364,7 @@ def main() -> int:
     faults = 0
     started_s = time.monotonic()
     with WorkerPool(fault_of, options.workers) as pool:
-        for place, outcome in pool.run(tasks, hard_limit_s=3 * SECONDS_ALLOWED):
+        for place, outcome in pool.run(tasks, hard_limit_s=SECONDS_UNTIL_KILLED):
             name, seed = tasks[place]
             found = f"process: {outcome.reason}" if isinstance(outcome, TaskFailure) else outcome
             outcomes[name][found if found in ("read", "refused") else "faults"] += 1

@@ -64,7 +64,7 @@ def test_comparison_trains_solves_and_draws(tmp_path: Path) -> None:
 
 def test_written_instances_are_read_as_they_were_drawn(tmp_path: Path) -> None:
     """One of each form; all that a form can say comes back, costs count as its sets do."""
-    assert run(tmp_path, "write_instances.py", "all", "--num-customers", "12", "--seed", "3") == "8 files in all\n"
+    assert run(tmp_path, "write_instances.py", "all", "--num-customers", "12", "--seed", "3") == "9 files in all\n"
     known = {
         "X-n101-k25.vrp": ("CVRP", Rounding.NEAREST),
         "backhauls.vrp": ("VRPB", Rounding.NEAREST),
@@ -73,6 +73,7 @@ def test_written_instances_are_read_as_they_were_drawn(tmp_path: Path) -> None:
         "matrix.vrp": ("CVRP", Rounding.NONE),
         "open.vrp": ("OVRP", Rounding.NEAREST),
         "solomon.txt": ("VRPTW", Rounding.ONE_DECIMAL),
+        "windows.vrp": ("VRPTW", Rounding.NEAREST),
     }
     for name, (variant, rounding) in known.items():
         read = read_library(tmp_path / "all" / name)
@@ -84,7 +85,7 @@ def test_written_instances_are_read_as_they_were_drawn(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read.demands, drawn.demands)
         if name != "matrix.vrp":
             np.testing.assert_array_equal(read.coordinates, drawn.coordinates)
-        for array in ("pickups", "time_windows"):
+        for array in ("pickups", "time_windows", "service_times"):
             if getattr(drawn, array) is not None:
                 np.testing.assert_array_equal(getattr(read, array), getattr(drawn, array))
 

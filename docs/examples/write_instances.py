@@ -56,6 +56,7 @@ def generated_files(num_customers: int, seed: int) -> dict[str, str]:
         "open.vrp": vrplib_text("open", drawn("OVRP"), "OVRP"),
         "limit.vrp": vrplib_text("limit", limited, "CVRP"),
         "backhauls.vrp": vrplib_text("backhauls", drawn("VRPB"), "VRPB"),
+        "windows.vrp": vrplib_text("windows", drawn("VRPTW"), "VRPTW"),
         "matrix.vrp": matrix_text("matrix", drawn("CVRP")),
         "solomon.txt": solomon_text("R1", drawn("VRPTW")),
         "cordeau.txt": cordeau_text(drawn("MDVRP")),
@@ -74,11 +75,14 @@ def vrplib_text(name: str, library: LibraryInstance, problem: str) -> str:
     ]
     if np.isfinite(library.distance_limit):
         keys.append(f"DISTANCE : {library.distance_limit:g}")
-    if library.service_times is not None:
+    if library.service_times is not None and library.time_windows is None:
         keys.append(f"SERVICE_TIME : {library.service_times[1]:g}")
     sections = section("NODE_COORD_SECTION", library.coordinates) + section("DEMAND_SECTION", library.demands[:, None])
     if library.pickups is not None:
         sections += section("BACKHAUL_SECTION", library.pickups[:, None])
+    if library.time_windows is not None and library.service_times is not None:
+        sections += section("TIME_WINDOW_SECTION", library.time_windows)
+        sections += section("SERVICE_TIME_SECTION", library.service_times[:, None])
     return "\n".join([*keys, *sections, "DEPOT_SECTION", "1", "-1", "EOF", ""])
 
 

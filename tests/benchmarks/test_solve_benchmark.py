@@ -1,33 +1,28 @@
 """The table of where a network helps: rows once each, also after a crash, and what the table says of them."""
 
-import importlib.util
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
 import pytest
 
+from helpers.benchmark_scripts import loaded_script
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "solve.py"
-
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+def benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
     """The script as a module, for instances of 8 customers."""
-    specification = importlib.util.spec_from_file_location("solve_benchmark", SCRIPT)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "solve_benchmark", module)
-    specification.loader.exec_module(module)
-    monkeypatch.setattr(module, "GENERATED_CUSTOMERS", 8)
     policy = build_policy(ModelConfig(width=32, heads=4, layers=1, feedforward_width=32), seed=0)
     save_policy(tmp_path / "weights.safetensors", policy, {"run": "polarnet-ple-polar-n50-s0"})
-    return module
+    with loaded_script("solve") as module:
+        monkeypatch.setattr(module, "GENERATED_CUSTOMERS", 8)
+        yield module
 
 
 def call(module: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> list[dict[str, object]]:

@@ -7,9 +7,12 @@ import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Distance = TypeVar("Distance", float, NDArray[np.float64])
 
 
 class Rounding(StrEnum):
@@ -21,33 +24,22 @@ class Rounding(StrEnum):
     ONE_DECIMAL = "truncated"
     NONE = "exact"
 
-    def of(self, distance: float) -> float:
-        """The distance as it counts: a whole number but for one decimal, cut off, and none at all."""
+    def of(self, distance: Distance) -> Distance:
+        """A distance, or each of an array, as it counts: a whole number but for one decimal, cut off, and none at all.
+
+        ``// 1`` rounds both down.
+        """
         match self:
             case Rounding.NEAREST:
-                return math.floor(distance + 0.5)
+                return (distance + 0.5) // 1
             case Rounding.UP:
-                return math.ceil(distance)
+                return -(-distance // 1)
             case Rounding.DOWN:
-                return math.floor(distance)
+                return distance // 1
             case Rounding.ONE_DECIMAL:
-                return math.floor(10 * distance) / 10
+                return 10 * distance // 1 / 10
             case Rounding.NONE:
                 return distance
-
-    def of_all(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``of`` of each of many distances."""
-        match self:
-            case Rounding.NEAREST:
-                return np.floor(distances + 0.5)
-            case Rounding.UP:
-                return np.ceil(distances)
-            case Rounding.DOWN:
-                return np.floor(distances)
-            case Rounding.ONE_DECIMAL:
-                return np.floor(10 * distances) / 10
-            case Rounding.NONE:
-                return distances
 
     def total(self, cost: float) -> float:
         """A sum of distances that count so: an integer where they are whole, without the noise of decimals."""

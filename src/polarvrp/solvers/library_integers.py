@@ -85,9 +85,9 @@ def library_integers(library: LibraryInstance) -> IntegerInstance:
 def counted_distances(library: LibraryInstance) -> NDArray[np.float64]:
     """Distances as costs count them, float64, ``[N, N]``."""
     if library.matrix is not None:
-        return library.rounding.of_all(library.matrix)
+        return library.rounding.of(library.matrix)
     across, along = (axis[:, None] - axis for axis in library.coordinates.T)
-    return library.rounding.of_all(np.sqrt(across * across + along * along))
+    return library.rounding.of(np.sqrt(across * across + along * along))
 
 
 def _units_per_load(library: LibraryInstance, longest_leg: int, all_loads: int) -> int:
