@@ -25,7 +25,7 @@ from safetensors.numpy import load_file
 
 from polarvrp.errors import PolarvrpError
 from polarvrp.files import read_parquet, write_text
-from polarvrp.problem.datasets import read_arrays
+from polarvrp.problem.archives import read_arrays
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import canonical
 

@@ -11,12 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from polarvrp.cli.main import main
-from polarvrp.problem.datasets import instances_from_arrays, write_arrays
+from polarvrp.problem.archives import write_arrays
+from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
+from polarvrp.solutions import solutions
 from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solutions
 
 Library = tuple[Path, Path, list[Route], int]
@@ -158,6 +160,24 @@ def test_only_the_first_wrong_rows_are_shown(tmp_path: Path, capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
     assert lines[9].startswith("instance 9 ") and lines[10] == "... and 3 more"
+
+
+def test_rows_are_written_and_checked_some_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong is found in any block of rows, and what is there twice between them."""
+    case = Case(tmp_path, "VRPBLTW", count=5)
+    for index in (0, 4):
+        case.change(index, cost=1.0)
+    assert case.check() == 1
+    said, content = capsys.readouterr().out, case.solutions_path.read_bytes()
+    assert "instance 0 " in said and "instance 4 " in said and "5 rows, 3 right, 2 wrong" in said
+    monkeypatch.setattr(solutions, "ROWS_AT_ONCE", 2)
+    assert case.check() == 1
+    assert (capsys.readouterr().out, case.solutions_path.read_bytes()) == (said, content)
+    case.change(4, instance=1)
+    assert case.check() == 2
+    assert "it solves instance 1 twice by pyvrp" in capsys.readouterr().err
 
 
 def test_several_methods_in_one_file(case: Case, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,8 @@ from polarvrp.files import PROVENANCE
 from polarvrp.local_search.pyvrp_search import refine_tours
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
-from polarvrp.problem.datasets import read_arrays, read_instances, write_arrays
+from polarvrp.problem.archives import read_arrays, write_arrays
+from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.variants import FLAG_NAMES, UNSEEN_FLAGS
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.training import locks

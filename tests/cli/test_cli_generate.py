@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from polarvrp.cli.main import main
-from polarvrp.problem.datasets import read_arrays, read_instances, read_metadata, variant_of
+from polarvrp.problem.archives import read_arrays, read_metadata
+from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.variants import VARIANTS
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, vrp
 from polarvrp.cli.main import main
-from polarvrp.problem.datasets import read_instances, write_arrays
+from polarvrp.problem.archives import write_arrays
+from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, check_tour
 from polarvrp.problem.variants import VARIANTS

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from polarvrp.cli.main import main
-from polarvrp.problem.datasets import write_arrays
+from polarvrp.problem.archives import write_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.variants import VARIANTS
 

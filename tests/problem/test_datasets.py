@@ -1,6 +1,8 @@
 """Files of instances: round trip, defaults, and one clear line for every kind of bad input."""
 
+import dataclasses
 import re
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
-from polarvrp.problem.datasets import (
-    instances_from_arrays,
-    read_arrays,
-    read_instances,
-    read_metadata,
-    variant_of,
-    write_arrays,
-)
+from polarvrp.problem.archives import BLOCK, read_arrays, read_metadata, write_arrays
+from polarvrp.problem.datasets import count_instances, instances_from_arrays, read_instances, variant_of
 from polarvrp.problem.instances import NodeArrays, instance_digests, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.sets import write_set
@@ -94,13 +90,49 @@ def test_backhauls_are_an_attribute_even_if_nobody_has_one() -> None:
     assert variant_of(arrays) == VARIANTS["VRPMB"]
 
 
-def test_first_instances(arrays: Arrays, tmp_path: Path) -> None:
+def test_some_instances(arrays: Arrays, tmp_path: Path) -> None:
+    """In whichever order their numbers are stored; what is not asked for is checked all the same."""
+    path = tmp_path / "set.npz"
+    for stored in (arrays, {name: np.asfortranarray(array) for name, array in arrays.items()}):
+        write_arrays(path, stored, {"instances": 4})
+        whole = read_instances(path)
+        for first, start in ((3, 0), (2, 1), (1, 3), (None, 2)):
+            some, stop = read_instances(path, first, start), 4 if first is None else start + first
+            assert instance_digests(some) == instance_digests(whole[start:stop])
+        assert count_instances(path) == 4
+    for first in (0, 5, -1):
+        with pytest.raises(DataError, match=f"holds 4 instances, asked for 0 up to {first}"):
+            read_instances(path, first=first)
+    write_arrays(path, arrays | {"service_time": arrays["service_time"][:3]})
+    with pytest.raises(DataError, match=r"service_time must be \[4, 9\] to match locs, got \[3, 9\]"):
+        read_instances(path, first=2)
+
+
+def test_damage_is_found_where_nobody_reads(arrays: Arrays, tmp_path: Path) -> None:
+    """Every array has its checksum, and the last row's bits count when the first row is asked for."""
     path = tmp_path / "set.npz"
     write_arrays(path, arrays)
-    np.testing.assert_array_equal(read_instances(path, first=3).locs, arrays["locs"][:3])
-    for first in (0, 5, -1):
-        with pytest.raises(DataError, match=f"holds 4 instances, the first {first} were asked for"):
-            read_instances(path, first=first)
+    whole = path.read_bytes()
+    for name in ("locs", "time_windows"):
+        last = whole.index(arrays[name].tobytes()) + arrays[name].nbytes - 1
+        path.write_bytes(whole[:last] + bytes([whole[last] ^ 1]) + whole[last + 1 :])
+        with pytest.raises(DataError, match="damaged or of another layout"):
+            read_instances(path, first=1)
+
+
+def test_rows_that_nobody_asked_for_take_no_memory(tmp_path: Path) -> None:
+    """Of 10,000 instances, 5 MB, ten are read, and all are checked: beside the numbers there is little."""
+    path = tmp_path / "set.npz"
+    write_set(path, "OVRPBLTW", 20, 10_000, 1)
+    read_instances(path, first=1)  # imports
+    peaks = []
+    for first in (10, None):
+        tracemalloc.start()
+        instances = read_instances(path, first=first)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    held = sum(getattr(instances, field.name).nbytes for field in dataclasses.fields(instances)[:9])
+    assert peaks[0] < 3 * BLOCK < held < peaks[1] < 1.6 * held
 
 
 def test_files_are_reproducible_and_say_how_they_were_made(arrays: Arrays, tmp_path: Path) -> None:

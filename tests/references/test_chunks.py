@@ -15,7 +15,8 @@ import pytest
 
 from helpers.instances import generated
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.problem.datasets import instances_from_arrays, write_arrays
+from polarvrp.problem.archives import write_arrays
+from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import check_tour

@@ -14,7 +14,8 @@ import pytest
 
 from helpers.library_texts import CORDEAU, vrp
 from polarvrp.cli.main import main
-from polarvrp.problem.datasets import instances_from_arrays, write_arrays
+from polarvrp.problem.archives import write_arrays
+from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.tours import Route, actions_to_routes

@@ -15,7 +15,8 @@ from helpers.tiny_training import RUN, stop_after, tiny_spec, validation_sets
 from polarvrp.config.loading import load_study
 from polarvrp.config.training import TrainConfig
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.problem.datasets import read_arrays, read_instances, write_arrays
+from polarvrp.problem.archives import read_arrays, write_arrays
+from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances
 from polarvrp.problem.sets import write_set
 from polarvrp.study.instances import instances_spec

@@ -80,7 +80,8 @@ def _import_set(solutions: list[ForeignSolution], method: str, options: argparse
     if len(sets) > 1 or sets[0] is None:
         raise ConfigError(f"which set do {', '.join(map(str, options.files))} solve? name it by --instances SET.npz")
     found = import_set(sets[0], solutions, method)
-    digests = {row.instance: set_digests(sets[0])[row.instance] for row in found.rows}
+    known = set_digests(sets[0])
+    digests = {row.instance: known[row.instance] for row in found.rows}
     origin = Origin(found.rows[0].variant, found.rows[0].num_customers, "solver", method)
     require_solutions_output(options.output, origin, digests, [*options.files, *sets])
     write_solutions(options.output, found.rows, "solver", _provenance(options, sets) | {DIGESTS: digests})

@@ -82,7 +82,7 @@ def _require_no_solving(options: argparse.Namespace) -> None:
 
 
 def _solve(options: argparse.Namespace) -> None:
-    from polarvrp.problem.datasets import read_instances
+    from polarvrp.problem.datasets import count_instances, read_instances
     from polarvrp.references.chunks import solve_chunk
     from polarvrp.solutions.best_known import read_warm_starts
     from polarvrp.solvers.solve import SolverSettings
@@ -90,10 +90,11 @@ def _solve(options: argparse.Namespace) -> None:
     if options.solver is None or options.seconds is None:
         raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
     settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
-    instances = read_instances(options.instances)
-    warm_starts = read_warm_starts(options.warm_start, instances) if options.warm_start else None
-    start, stop = _stretch(options, len(instances))
-    stretch = instances[start:stop]
+    start, stop = _stretch(options, count_instances(options.instances))
+    stretch = read_instances(options.instances, stop - start, start)
+    warm_starts = None
+    if options.warm_start:
+        warm_starts = read_warm_starts(options.warm_start, read_instances(options.instances))
     workers = 1 if options.workers is None else options.workers
     _require_output(options, stretch, start, settings.solver)
     solve_chunk(stretch, settings, options.output, start, workers, options.hard_limit, warm_starts)

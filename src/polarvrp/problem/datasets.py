@@ -1,27 +1,19 @@
 """Sets of instances on disk: ``.npz`` files in the published layout, checked when they are read.
 
 The layout is that of the published test sets, so files are interchangeable with RouteFinder's: customers only in the
-demands, depots included in windows and service times, absent attributes left out. How a set was drawn is kept as JSON
-in the comment of the zip archive, where readers that know nothing of it never meet it.
+demands, depots included in windows and service times, absent attributes left out.
 
 Shape legend: S instances, K depots, n customers.
 """
 
-import json
-import os
-import zipfile
-import zlib
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
-from polarvrp.files import atomic_path, reading
+from polarvrp.problem.archives import EVERY_ROW, Arrays, read_arrays, read_metadata, read_shapes
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.variants import Variant, capacity_for
 
@@ -40,106 +32,60 @@ OPTIONAL = (
 WHOLE_DEMAND_TOLERANCE = 1e-3
 """How far a float32 demand times the capacity may be from a whole number."""
 
-END_OF_ARCHIVE = 22
-"""Bytes of the last record of a zip archive, its comment apart."""
-
-Arrays = Mapping[str, NDArray[Any]]
+CHECKED_AT_ONCE = 4096
+"""Instances whose numbers are checked together, so that this takes little memory beside theirs."""
 
 
-def write_arrays(path: str | Path, arrays: Arrays, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a set atomically; the same arrays and metadata give the same bytes.
-
-    Args:
-        path: Ends in ``.npz``.
-        arrays: The published layout, e.g. from ``generate_arrays``.
-        metadata: How the set was made, kept as JSON.
-    """
-    with atomic_path(path) as temporary:
-        with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        if metadata is not None:
-            with zipfile.ZipFile(temporary, "a") as archive:
-                archive.comment = json.dumps(dict(metadata), sort_keys=True).encode()
-
-
-def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
-    """Arrays of a set by name, as stored.
+def count_instances(path: str | Path) -> int:
+    """How many instances a set holds, of which no more than the shape of the coordinates is looked at.
 
     Raises:
-        DataError: If the file is missing, no ``.npz`` archive, truncated or corrupt, holds pickled objects, or lacks
-            members that its directory counts.
+        DataError: If the file is no archive, or has no coordinates.
     """
-    with _reading(path), Path(path).open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again")
-        _require_members(file)
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+    shape = read_shapes(path).get("locs", (0,))
+    return shape[0] if shape else 0
 
 
-def _reading(path: str | Path) -> AbstractContextManager[None]:
-    """``files.reading`` for archives; an encrypted one is a RuntimeError."""
-    damage = "is damaged or of another layout ({reason}); generate or download it again"
-    return reading(path, damage=damage, damages=(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError))
-
-
-def _require_members(file: BinaryIO) -> None:
-    """As many members as the end of the archive counts: Python's reader lets a changed length swallow one."""
-    with zipfile.ZipFile(file) as archive:
-        names, comment = archive.namelist(), archive.comment
-    end = file.seek(-END_OF_ARCHIVE - len(comment), os.SEEK_END)
-    counted = int.from_bytes(file.read(END_OF_ARCHIVE)[10:12], "little")
-    if counted != len(names) or len(set(names)) < len(names):
-        raise ValueError(f"{len(names)} members instead of {counted} before byte {end}")
-
-
-def read_metadata(path: str | Path) -> dict[str, Any] | None:
-    """How the set was made, or None where the file does not say.
-
-    Raises:
-        DataError: If the file is missing or no ``.npz`` archive.
-    """
-    with _reading(path), zipfile.ZipFile(path) as archive:
-        comment = archive.comment
-    try:
-        metadata = json.loads(comment)
-    except ValueError:
-        return None
-    return metadata if isinstance(metadata, dict) else None
-
-
-def read_instances(path: str | Path, first: int | None = None) -> Instances[NodeArrays]:
-    """Instances of a set.
+def read_instances(path: str | Path, first: int | None = None, start: int = 0) -> Instances[NodeArrays]:
+    """Instances of a set; only those asked for take memory.
 
     Args:
         path: A file in the published layout.
-        first: Use only so many, from the start of the file.
+        first: Use only so many.
+        start: Position of the first one that is used.
 
     Raises:
-        DataError: If the file cannot be read, is inconsistent, or holds fewer than ``first`` instances.
+        DataError: If the file cannot be read, is inconsistent, or holds fewer instances than were asked for.
     """
-    arrays = read_arrays(path)
+    rows, count = EVERY_ROW, None
+    if first is not None or start:
+        count = count_instances(path)
+        stop = count if first is None else start + first
+        if not 0 <= start < stop <= count:
+            raise DataError(f"{path}: holds {count} instances, asked for {start} up to {stop}")
+        rows = slice(start, stop)
+    arrays = read_arrays(path, rows)
     try:
         instances = instances_from_arrays(arrays)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    _require_stated(path, instances)
-    if first is None:
-        return instances
-    if not 1 <= first <= len(instances):
-        raise DataError(f"{path}: holds {len(instances)} instances, the first {first} were asked for")
-    return instances[:first]
+    _require_stated(path, instances, len(instances) if count is None else count)
+    return instances
 
 
-def _require_stated(path: str | Path, instances: Instances[NodeArrays]) -> None:
+def _require_stated(path: str | Path, instances: Instances[NodeArrays], count: int) -> None:
     """The instances are what the file says how it was made; one that says nothing may hold any.
+
+    Args:
+        path: The file.
+        instances: All or some of it.
+        count: How many it holds.
 
     Raises:
         DataError: If they are not.
     """
     said = read_metadata(path) or {}
-    held: dict[str, Any] = {"num_customers": instances.num_customers, "instances": len(instances)}
+    held: dict[str, Any] = {"num_customers": instances.num_customers, "instances": count}
     if "variant" in said:
         held["variant"] = variant_of(instances).name
     for name, value in held.items():
@@ -175,13 +121,17 @@ def instances_from_arrays(arrays: Arrays) -> Instances[NodeArrays]:
         with np.errstate(over="ignore"):  # too large becomes infinite, which is refused below
             return np.ascontiguousarray(arrays[name], dtype=np.float32).reshape(shape)
 
+    def with_depots(name: str) -> NDArray[np.float32]:
+        demands = np.zeros((batch, nodes), dtype=np.float32)
+        demands[:, num_depots:] = floats(name, (batch, customers), 0.0)
+        return demands
+
     windows = floats("time_windows", (batch, nodes, 2), np.inf)
     if "time_windows" not in arrays:
         windows[..., 0] = 0.0
     limit = floats("distance_limit", (batch,), np.inf)
     open_route = floats("open_route", (batch,), 0.0).astype(np.bool_)
     backhaul_class = floats("backhaul_class", (batch,), 1.0).astype(np.int64)
-    depots = np.zeros((batch, num_depots), dtype=np.float32)
     has_backhauls = np.full(batch, "demand_backhaul" in arrays)
     flags = (
         open_route,
@@ -193,8 +143,8 @@ def instances_from_arrays(arrays: Arrays) -> Instances[NodeArrays]:
     )
     instances = Instances(
         locs=floats("locs", (batch, nodes, 2), 0.0),
-        demand_linehaul=np.concatenate((depots, floats("demand_linehaul", (batch, customers), 0.0)), axis=1),
-        demand_backhaul=np.concatenate((depots, floats("demand_backhaul", (batch, customers), 0.0)), axis=1),
+        demand_linehaul=with_depots("demand_linehaul"),
+        demand_backhaul=with_depots("demand_backhaul"),
         time_windows=windows,
         service_time=floats("service_time", (batch, nodes), 0.0),
         distance_limit=limit,
@@ -204,18 +154,18 @@ def instances_from_arrays(arrays: Arrays) -> Instances[NodeArrays]:
         num_depots=num_depots,
         capacity=capacity_for(customers),
     )
-    _require_values(instances)
-    return replace(
-        instances,
-        demand_linehaul=_whole(instances.demand_linehaul, instances.capacity),
-        demand_backhaul=_whole(instances.demand_backhaul, instances.capacity),
-    )
+    for start in range(0, batch, CHECKED_AT_ONCE):
+        _require_values(instances[start : start + CHECKED_AT_ONCE], start)
+    for demands in (instances.demand_linehaul, instances.demand_backhaul):
+        _make_whole(demands, np.float32(instances.capacity))
+    return instances
 
 
-def _whole(demand: NDArray[np.float32], capacity: int) -> NDArray[np.float32]:
-    """Demands as the nearest multiples of one over the capacity, which environments and solvers count in."""
-    units: NDArray[np.float32] = np.rint(demand * np.float32(capacity))
-    return units / np.float32(capacity)
+def _make_whole(demands: NDArray[np.float32], capacity: np.float32) -> None:
+    """Turn demands into the nearest multiples of one over the capacity, which environments and solvers count in."""
+    np.multiply(demands, capacity, out=demands)
+    np.rint(demands, out=demands)
+    np.divide(demands, capacity, out=demands)
 
 
 def variant_of(instances: Instances[Any] | Arrays) -> Variant:
@@ -226,10 +176,11 @@ def variant_of(instances: Instances[Any] | Arrays) -> Variant:
     """
     if not isinstance(instances, Instances):
         instances = instances_from_arrays(instances)
-    rows = {tuple(row) for row in instances.flags.tolist()}
-    if len(rows) != 1:
-        raise DataError(f"instances of one variant are needed, got {len(rows)} kinds; split the file by variant")
-    open_route, time_windows, distance_limit, backhaul, mixed, multi_depot = rows.pop()
+    flags = instances.flags
+    if len(instances) == 0 or not bool((flags == flags[:1]).all()):
+        kinds = len({tuple(row) for row in flags.tolist()})
+        raise DataError(f"instances of one variant are needed, got {kinds} kinds; split the file by variant")
+    open_route, time_windows, distance_limit, backhaul, mixed, multi_depot = flags[0].tolist()
     return Variant(open_route, time_windows, distance_limit, 2 if mixed else int(backhaul), multi_depot)
 
 
@@ -287,8 +238,13 @@ def _require_scalars(arrays: Arrays) -> None:
             raise DataError(f"{name} must be {' or '.join(map(str, allowed))}, got {wrong}{advice}")
 
 
-def _require_values(instances: Instances[NodeArrays]) -> None:
-    """Values of the arrays that hold numbers; each rule is a mask ``[S, N]`` or ``[S, 1]``."""
+def _require_values(instances: Instances[NodeArrays], first: int) -> None:
+    """Values of the arrays that hold numbers; each rule is a mask ``[S, N]`` or ``[S, 1]``.
+
+    Args:
+        instances: Some of a set.
+        first: Position of the first of them.
+    """
     linehaul, backhaul, service = instances.demand_linehaul, instances.demand_backhaul, instances.service_time
     earliest, latest = instances.time_windows[..., 0], instances.time_windows[..., 1]
     is_depot = np.arange(instances.num_nodes) < instances.num_depots
@@ -309,5 +265,5 @@ def _require_values(instances: Instances[NodeArrays]) -> None:
     for text, holds in rules:
         if not holds.all():
             index, node = (int(i) for i in np.argwhere(~holds)[0])
-            where = f"instance {index}" + (f", node {node}" if holds.shape[1] == instances.num_nodes else "")
+            where = f"instance {first + index}" + (f", node {node}" if holds.shape[1] == instances.num_nodes else "")
             raise DataError(f"{text}; broken at {where}")

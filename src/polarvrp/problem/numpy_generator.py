@@ -7,6 +7,7 @@ floating-point operations and the place of the cast to float32 are all part of t
 Shape legend: S instances drawn, K depots, n customers.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ DEMAND_BOUNDS = (1, 10)
 
 LARGEST_SET = 2 * 10**9
 """Customers of all instances of a set, some 100 GB."""
+
+COMPUTED_AT_ONCE = 4096
+"""Instances."""
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +89,6 @@ def _draw(variant: Variant, num_customers: int, drawn: int, rng: np.random.Rando
     locs = rng.uniform(0.0, 1.0, (drawn, num_depots + num_customers, 2))
     linehaul, backhaul = _draw_demands(variant, num_customers, drawn, rng)
     floats: dict[str, NDArray[Any]] = {
-        "locs": locs,
         "demand_linehaul": linehaul,
         "vehicle_capacity": np.ones((drawn, 1)),
         "speed": np.ones((drawn, 1)),
@@ -100,47 +103,66 @@ def _draw(variant: Variant, num_customers: int, drawn: int, rng: np.random.Rando
         floats["time_windows"], floats["service_time"] = _draw_windows(locs, num_depots, rng)
     if variant.distance_limit:
         floats["distance_limit"] = _draw_limits(locs, rng)
-    return {name: array.astype(np.float32) for name, array in floats.items()} | others
+    floats = {"locs": locs} | floats
+    return {name: array.astype(np.float32, copy=False) for name, array in floats.items()} | others
 
 
 def _draw_demands(
     variant: Variant, num_customers: int, drawn: int, rng: np.random.RandomState
-) -> tuple[NDArray[Any], Floats | None]:
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
     """Deliveries and, with backhauls, pickups of the customers, ``[S, n]`` each."""
     capacity = np.float32(capacity_for(num_customers))
     linehaul = rng.randint(*DEMAND_BOUNDS, (drawn, num_customers)).astype(np.float32) / capacity
     if not variant.backhaul:
         return linehaul, None
     is_backhaul = rng.rand(drawn, num_customers) < BACKHAUL_FRACTION
-    backhaul = np.zeros((drawn, num_customers))
+    backhaul = np.zeros((drawn, num_customers), dtype=np.float32)
     backhaul[is_backhaul] = rng.randint(*DEMAND_BOUNDS, int(is_backhaul.sum())).astype(np.float32) / capacity
     return np.where(is_backhaul, np.float32(0.0), linehaul), backhaul
 
 
-def _draw_windows(locs: Floats, num_depots: int, rng: np.random.RandomState) -> tuple[Floats, Floats]:
+def _draw_windows(
+    locs: Floats, num_depots: int, rng: np.random.RandomState
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Windows ``[S, K+n, 2]`` and service times ``[S, K+n]``, such that depot 0 can serve every customer alone.
 
     With several depots the distance to depot 0 still decides.
     """
-    drawn, num_customers = locs.shape[0], locs.shape[1] - num_depots
-    low, high = SERVICE_BOUNDS
-    service = low + (high - low) * rng.rand(drawn, num_customers)
-    low, high = WINDOW_LENGTH_BOUNDS
-    length = low + (high - low) * rng.rand(drawn, num_customers)
-    distance = np.linalg.norm(locs[:, :1] - locs[:, num_depots:], axis=-1)
-    latest_factor = (DEPOT_CLOSING - service - length) / distance - 1.0
-    earliest = (1.0 + (latest_factor - 1.0) * rng.rand(drawn, num_customers)) * distance
-    windows = np.zeros((drawn, num_depots + num_customers, 2))
+    drawn, nodes = locs.shape[:2]
+    service = _uniform(SERVICE_BOUNDS, (drawn, nodes - num_depots), rng)
+    length = _uniform(WINDOW_LENGTH_BOUNDS, (drawn, nodes - num_depots), rng)
+    windows = np.zeros((drawn, nodes, 2), dtype=np.float32)
     windows[:, :num_depots, 1] = DEPOT_CLOSING
-    windows[:, num_depots:, 0] = earliest
-    windows[:, num_depots:, 1] = earliest + length
-    return windows, np.concatenate((np.zeros((drawn, num_depots)), service), axis=1)
+    for rows in _blocks(drawn):
+        distance = np.linalg.norm(locs[rows, :1] - locs[rows, num_depots:], axis=-1)
+        latest_factor = (DEPOT_CLOSING - service[rows] - length[rows]) / distance - 1.0
+        earliest = (1.0 + (latest_factor - 1.0) * rng.rand(*distance.shape)) * distance
+        windows[rows, num_depots:, 0] = earliest
+        windows[rows, num_depots:, 1] = earliest + length[rows]
+    services = np.zeros((drawn, nodes), dtype=np.float32)
+    services[:, num_depots:] = service
+    return windows, services
 
 
 def _draw_limits(locs: Floats, rng: np.random.RandomState) -> Floats:
     """Limits ``[S, 1]`` above the round trip from depot 0 to any other node, further depots included."""
-    farthest = np.linalg.norm(locs[:, 1:] - locs[:, :1], axis=-1).max(axis=1)
+    farthest = np.concatenate(
+        [np.linalg.norm(locs[rows, 1:] - locs[rows, :1], axis=-1).max(axis=1) for rows in _blocks(len(locs))]
+    )
     low = 2.0 * farthest + LIMIT_MARGIN
     high = np.maximum(LONGEST_LIMIT, low + LIMIT_MARGIN)
     limits: Floats = rng.uniform(low, high, (locs.shape[0],))[:, None]
     return limits
+
+
+def _uniform(bounds: tuple[float, float], shape: tuple[int, ...], rng: np.random.RandomState) -> Floats:
+    low, high = bounds
+    numbers = rng.rand(*shape)
+    numbers *= high - low
+    numbers += low
+    return numbers
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Instances that are computed together: what they take beside their arrays is small, and draws keep their order."""
+    return (slice(start, start + COMPUTED_AT_ONCE) for start in range(0, count, COMPUTED_AT_ONCE))

@@ -8,7 +8,7 @@ import numpy as np
 from polarvrp.errors import DataError
 from polarvrp.files import exists
 from polarvrp.outputs import require_output
-from polarvrp.problem.datasets import read_arrays, read_metadata, write_arrays
+from polarvrp.problem.archives import read_arrays, read_metadata, write_arrays
 from polarvrp.problem.numpy_generator import GENERATOR_VERSION, generate_arrays
 from polarvrp.problem.variants import parse_variant
 

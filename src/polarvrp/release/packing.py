@@ -173,9 +173,9 @@ def _require_right(path: Path, verdict: Verdict) -> None:
 
 
 def _require_complete(path: Path, instances: Path) -> None:
-    from polarvrp.problem.datasets import read_arrays
+    from polarvrp.problem.datasets import count_instances
 
-    held, solved = len(read_arrays(instances)["locs"]), read_parquet(path).num_rows
+    held, solved = count_instances(instances), read_parquet(path).num_rows
     if held != solved:
         raise DataError(f"{path} solves {solved} of the {held} instances of {instances}; evaluate them all")
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
 from polarvrp.problem.datasets import read_instances, variant_of
@@ -18,7 +20,7 @@ from polarvrp.solutions.foreign import read_foreign
 from polarvrp.solutions.importing import Imported, import_set, price_library
 from polarvrp.solutions.library_rows import LibraryRow, is_library_table, read_library_rows
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.solutions.solutions import provenance, read_solutions
+from polarvrp.solutions.solutions import plain_rows, provenance, read_solutions
 from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE, REFERENCE_TOLERANCE
 
 SET_X_COLUMNS = ("instance", "best_known", "cost", "actions")
@@ -63,12 +65,16 @@ def check_set(instances_path: Path, solutions_path: Path) -> Verdict:
     key = "run" if "run" in table.column_names else "solver"
     ours = key == "solver" and "imported" not in provenance(table)
     tolerance = REFERENCE_TOLERANCE if ours else POLICY_TOLERANCE
-    rows = table.select(["variant", "num_customers", "instance", key, "cost", "actions"]).to_pylist()
-    _require_rows_of(instances, rows, key, f"{solutions_path} does not belong to {instances_path}")
-    solved = [row for row in rows if row["cost"] is not None]
-    found = [(f"instance {row['instance']} ({row[key]})", _problem(instances, row, tolerance)) for row in solved]
-    problems = tuple(f"{where}: {problem}" for where, problem in found if problem is not None)
-    return Verdict(len(rows), problems, tuple(row["cost"] for row in solved))
+    _require_rows_of(instances, table, key, f"{solutions_path} does not belong to {instances_path}")
+    costs, problems = [], []
+    for row in plain_rows(table.select(["instance", key, "cost", "actions"])):
+        if row["cost"] is None:
+            continue
+        costs.append(row["cost"])
+        problem = _problem(instances, row, tolerance)
+        if problem is not None:
+            problems.append(f"instance {row['instance']} ({row[key]}): {problem}")
+    return Verdict(len(table), tuple(problems), tuple(costs))
 
 
 def check_set_x(path: Path) -> Verdict:
@@ -174,17 +180,17 @@ def _set_x_problem(row: Mapping[str, Any]) -> str | None:
     return None if row["best_known"] == best_known else f"its best known cost is {best_known}, not {row['best_known']}"
 
 
-def _require_rows_of(instances: Instances[NodeArrays], rows: list[dict[str, Any]], key: str, mismatch: str) -> None:
+def _require_rows_of(instances: Instances[NodeArrays], table: pa.Table, key: str, mismatch: str) -> None:
     """Every row names an instance of the set, at most once for each method.
 
     Raises:
         DataError: If a row does not, or there is none.
     """
-    if not rows:
+    if not len(table):
         raise DataError(f"{mismatch}: it holds no solutions")
     variant, count, size = variant_of(instances), len(instances), instances.num_customers
     seen = set()
-    for row in rows:
+    for row in plain_rows(table.select(["variant", "num_customers", "instance", key])):
         if parse_variant(row["variant"]) != variant or row["num_customers"] != size:
             stated = f"{row['variant']} with {row['num_customers']} customers"
             raise DataError(f"{mismatch}: it solves {stated}, the set is {variant.name} with {size}")

@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
-from polarvrp.problem.datasets import read_arrays
+from polarvrp.problem.archives import read_arrays
 from polarvrp.problem.tours import Route, actions_to_routes
 from polarvrp.problem.vrplib import read_sol
+from polarvrp.solutions.solutions import plain_rows
 
 INSTANCE = "instance"
 TOURS = ("routes", "actions")
@@ -166,7 +167,7 @@ def _read_plain(path: Path) -> list[ForeignSolution]:
     if INSTANCE not in table.column_names or tours is None:
         held = ", ".join(table.column_names) or "none"
         raise DataError(f"{path}: a plain Parquet needs instance and lists in routes or actions, it has {held}")
-    rows = enumerate(table.to_pylist(), start=1)
+    rows = enumerate(plain_rows(table), start=1)
     named = [(number, row) for number, row in rows if row[tours] or row[INSTANCE] is not None]
     return [_plain_solution(path, number, row, tours) for number, row in named]
 

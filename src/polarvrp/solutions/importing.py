@@ -63,6 +63,7 @@ def import_set(path: Path, solutions: Sequence[ForeignSolution], solver: str) ->
         DataError: If the set is unusable, or a solution is of an instance that it does not hold or that has another.
     """
     instances = read_instances(path)
+    variant = variant_of(instances).name
     rows, problems, differences = dict[int, SolutionRow](), list[str](), list[float]()
     for solution in solutions:
         index = solution.instance
@@ -71,7 +72,7 @@ def import_set(path: Path, solutions: Sequence[ForeignSolution], solver: str) ->
             raise DataError(f"{solution.source} solves instance {index!r}, {held}; is it another set?")
         if index in rows:
             raise DataError(f"{solution.source} solves instance {index} of {path} a second time; drop one")
-        rows[index] = _set_row(instances, index, solution, solver)
+        rows[index] = _set_row(instances, index, solution, variant, solver)
         cost, reason = rows[index].cost, rows[index].reason
         if reason not in (None, NO_SOLUTION):
             problems.append(f"instance {index}: {reason}")
@@ -128,8 +129,10 @@ def price_library(
     return library_row(library, solver, routes, report, solution.seconds, best_known)
 
 
-def _set_row(instances: Instances[NodeArrays], index: int, solution: ForeignSolution, solver: str) -> SolutionRow:
-    variant, size = variant_of(instances).name, instances.num_customers
+def _set_row(
+    instances: Instances[NodeArrays], index: int, solution: ForeignSolution, variant: str, solver: str
+) -> SolutionRow:
+    size = instances.num_customers
     unsolved = SolutionRow(
         variant, size, index, solver, None, (), 0, solution.seconds, None, solver_version=None, reason=NO_SOLUTION
     )

@@ -6,7 +6,8 @@ cost and says why in ``reason``. Provenance (versions, machine, settings) is JSO
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +22,7 @@ from polarvrp.solutions.rows import SolutionRow
 __all__ = [
     "Key",
     "SolutionRow",
+    "plain_rows",
     "provenance",
     "read_solutions",
     "solution_rows",
@@ -34,6 +36,9 @@ Key: TypeAlias = Literal["solver", "run"]
 
 LARGEST_BLOCK = 2**24
 """Bytes of JSON parsed at a time; a row must fit."""
+
+ROWS_AT_ONCE = 1000
+"""Rows that are Python objects or text at a time: a hundred times what they take as a table."""
 
 
 def solution_schema(key: Key) -> pa.Schema:
@@ -69,11 +74,16 @@ def solution_table(rows: Iterable[SolutionRow], key: Key) -> pa.Table:
     Raises:
         DataError: If a number is not finite.
     """
-    schema = solution_schema(key)
+    schema, rest = solution_schema(key), iter(rows)
+    parts = []
+    while block := list(islice(rest, ROWS_AT_ONCE)):
+        parts.append(_block_table(block, schema))
+    return pa.concat_tables(parts).combine_chunks() if parts else schema.empty_table()
+
+
+def _block_table(rows: list[SolutionRow], schema: pa.Schema) -> pa.Table:
     names = [field.name for field in dataclasses.fields(SolutionRow)]
     records = [dict(zip(schema.names, (getattr(row, name) for name in names), strict=True)) for row in rows]
-    if not records:
-        return schema.empty_table()
     try:
         lines = "\n".join(json.dumps(record, allow_nan=False) for record in records)
     except ValueError as error:
@@ -142,6 +152,12 @@ def _fault(table: pa.Table) -> str | None:
     if pc.any(pc.equal(pc.is_null(table["cost"]), pc.is_null(table["reason"]))).as_py():
         return "each row has either a cost or a reason why there is none"
     return None
+
+
+def plain_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Rows of any table as Python objects, of which only some exist at a time."""
+    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+        yield from batch.to_pylist()
 
 
 def solution_rows(table: pa.Table) -> list[SolutionRow]:
