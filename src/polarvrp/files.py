@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import io
 import json
 import logging
 import os
@@ -96,6 +97,22 @@ def write_text(path: str | Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_figure(path: str | Path, figure: Any, **options: Any) -> None:
+    """Write a figure of matplotlib, atomically, in the form that the suffix of ``path`` names.
+
+    It is drawn in memory, since matplotlib leaves a PDF open that a full disk does not take.
+
+    Args:
+        path: Final path.
+        figure: What is drawn.
+        options: Of ``savefig``.
+    """
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=Path(path).suffix[1:].lower(), **options)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(drawn.getvalue())
 
 
 @contextmanager
@@ -272,7 +289,7 @@ def _digest(said: bytes, table: Any) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _plain(array: Any) -> Iterator[bytes]:
+def _plain(array: Any) -> Iterator[bytes | memoryview]:
     """Values of an Arrow array as bytes: which are null, lengths where they differ, then all of them."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -289,11 +306,11 @@ def _plain(array: Any) -> Iterator[bytes]:
         yield _numbers(array.cast(pa.uint8()) if pa.types.is_boolean(kind) else array)
 
 
-def _numbers(array: Any) -> bytes:
+def _numbers(array: Any) -> memoryview:
     """Numbers of an Arrow array without the missing ones; neither ``to_numpy`` nor scalars, which import pandas."""
     array = array.drop_null()
     width = array.type.bit_width // 8
-    return bytes(memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width])
+    return memoryview(array.buffers()[1])[array.offset * width : (array.offset + len(array)) * width]
 
 
 def _status(path: str | Path, follow: bool) -> os.stat_result | None:

@@ -74,6 +74,22 @@ def test_what_the_machine_refuses_is_one_line(
     assert said.startswith(f"polarvrp describe: {line}") and said.count("\n") == 1
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_under_what_is_printed_is_one_line(unbuffered: str) -> None:
+    """Whether a line is written when it is printed or when the command ends."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "polarvrp", "describe", "polarnet", "ple"],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    line = "polarvrp describe: what it prints cannot be written (No space left on device); free space\n"
+    assert (done.returncode, done.stderr) == (2, line)
+
+
 def test_mistakes_of_programs_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(_options: object) -> int:
         raise RuntimeError("shapes do not match")

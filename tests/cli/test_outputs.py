@@ -1,10 +1,16 @@
 """No command puts its output in the place of an input or of other work; what it wrote itself it may write again."""
 
+import contextlib
+import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from helpers.full_disk import full_disk
+from helpers.library_texts import PLAIN
 from helpers.results_folder import ResultsFolder
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
@@ -16,6 +22,7 @@ from polarvrp.outputs import marked, require_output, stated_subject
 
 RUN, OTHER = "polarnet-shared-po-n6-s0", "polarnet-shared-po-n6-s1"
 SOLVE = ["--seconds", "20", "--iterations", "2"]
+ALONE = "--model none"
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +43,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ResultsFolder(folder / "results").evaluate("polarnet-ple-polar-n10-s0", 1.0)
     assert main(["tables", "in_distribution", "--results", str(folder / "results")]) == 0
     assert main(["report", "--results", str(folder / "results"), "--output", str(folder / "page.html")]) == 0
+    write_text(folder / "x.vrp", PLAIN)
+    pq.write_table(
+        pa.table({"instance": [0, 1], "actions": [[1, 0, 2, 0, 3, 0, 4, 5, 6]] * 2}), folder / "plain.parquet"
+    )
+    with contextlib.chdir(folder):
+        for command in (
+            "import plain.parquet --instances a.npz --output imported.parquet",
+            "figures in_distribution --results results",
+            f"solve x.vrp --seconds 0.1 --output out {ALONE}",
+            "plot x.vrp out/x.sol --output x.png",
+            "plot x.vrp out/x.sol --output x.pdf",
+        ):
+            assert main(command.split()) == 0
     write_text(folder / "notes.parquet", "my only copy")
     write_text(folder / "notes.html", "my only copy")
     write_text(folder / "notes.txt", "my only copy")
@@ -53,27 +73,6 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-ALONE = "--model none"
-PLAIN = """NAME : plain
-TYPE : CVRP
-DIMENSION : 4
-EDGE_WEIGHT_TYPE : EUC_2D
-CAPACITY : 10
-NODE_COORD_SECTION
-1 0 0
-2 3 4
-3 3 0
-4 0 1
-DEMAND_SECTION
-1 0
-2 4
-3 6
-4 10
-DEPOT_SECTION
-1
--1
-EOF
-"""
 SOLVE_A = f"reference a.npz --solver pyvrp {' '.join(SOLVE)}"
 EVALUATE_A = "evaluate a.npz --model m.safetensors"
 
@@ -133,6 +132,34 @@ def test_the_same_work_may_be_written_again(work: Path, command: str) -> None:
     assert main(command.split()) == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("generate --variant CVRP --num-customers 6 --instances 2 --seed 1 --output a.npz", "a.npz"),
+        (f"{SOLVE_A} --output solved.parquet", "solved.parquet"),
+        (f"{EVALUATE_A} --output evaluated.parquet", "evaluated.parquet"),
+        ("import plain.parquet --instances a.npz --output imported.parquet", "imported.parquet"),
+        ("tables in_distribution --results results", "results/tables/in_distribution.parquet"),
+        ("figures in_distribution --results results", "results/figures/in_distribution.png"),
+        ("report --results results --output page.html", "page.html"),
+        ("plot x.vrp out/x.sol --output x.png", "x.png"),
+        ("plot x.vrp out/x.sol --output x.pdf", "x.pdf"),
+        (f"solve x.vrp --seconds 0.1 --output out {ALONE}", "out/x.sol"),
+    ],
+)
+def test_a_full_disk_is_one_line_and_keeps_what_was_there(
+    work: Path, capsys: pytest.CaptureFixture[str], command: str, output: str
+) -> None:
+    """Each output is there already, whole, and there is room for half of it."""
+    before, path = contents(work), work / output
+    with full_disk(len(before[path]) // 2):
+        assert main(command.split()) == 2
+    error = capsys.readouterr().err
+    assert re.search(rf"{re.escape(output)} cannot be written \(.*File too large\); free space", error)
+    assert error.count("\n") == 1
+    assert contents(work) == before
+
+
 def test_an_input_is_known_by_any_of_its_names(work: Path) -> None:
     (work / "link.parquet").symlink_to("solved.parquet")
     (work / "hard.parquet").hardlink_to("solved.parquet")
@@ -143,7 +170,6 @@ def test_an_input_is_known_by_any_of_its_names(work: Path) -> None:
 
 def test_solutions_and_pictures_of_library_files(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Replaced only by those of the same instance; what lies beside an instance is an input."""
-    write_text(work / "x.vrp", PLAIN)
     write_text(work / "y.vrp", PLAIN)
     assert main(f"solve x.vrp --seconds 0.1 --plot --output out {ALONE}".split()) == 0
     for picture in ("x.png", "x.pdf", "x.svg"):

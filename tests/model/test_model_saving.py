@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from helpers.full_disk import full_disk
 from helpers.instances import sample
 from helpers.model_samples import SMALL, policy_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.model.registry import available
-from polarvrp.model.saving import load_policy, save_policy, save_tensors
+from polarvrp.model.saving import load_policy, save_policy
 
 
 @pytest.mark.parametrize(("backbone", "encoder"), available())
@@ -155,7 +156,12 @@ def test_weights_that_do_not_say_what_they_are(tmp_path: Path, header: dict[str,
         load_policy(path)
 
 
-def test_a_disk_that_is_full_is_one_line(tmp_path: Path) -> None:
-    """The library of the format has an exception of its own; a path that it cannot open stands for the disk."""
-    with pytest.raises(OSError, match=r"(?i)no such file"):
-        save_tensors(tmp_path / "missing" / "x.safetensors", {"a": torch.zeros(2)})
+def test_a_full_disk_is_one_line_and_keeps_the_weights(tmp_path: Path) -> None:
+    """The library of the format has an exception of its own."""
+    path = tmp_path / "weights.safetensors"
+    save_policy(path, policy_of(seed=1), {})
+    before = path.read_bytes()
+    with full_disk(len(before) // 2), pytest.raises(DataError, match=r"cannot be written \(.*File too large"):
+        save_policy(path, policy_of(seed=2), {})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,6 +1,7 @@
 """Entry point: finds the command's module, parses, runs, and turns user errors into a line each and exit code 2."""
 
 import argparse
+import errno
 import importlib
 import keyword
 import logging
@@ -37,6 +38,9 @@ COMMANDS = {
 EXIT_INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended; a training saves its state instead and exits with 75."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that is full; files have a name in them, standard output has none."""
+
 EXIT_BROKEN_PIPE = 141
 """What shells report for a program whose reader went away."""
 
@@ -64,7 +68,9 @@ def main(arguments: list[str]) -> int:
             modules[name].add_arguments(subparser)
     options = parser.parse_args(arguments)
     try:
-        return int(modules[options.command].execute(options))
+        code = int(modules[options.command].execute(options))
+        sys.stdout.flush()
+        return code
     except PolarvrpError as error:
         print(lines_of(f"polarvrp {options.command}", error), file=sys.stderr)
         return 2
@@ -72,9 +78,9 @@ def main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in FULL:
             raise
-        print(f"polarvrp {options.command}: {error.filename}: {error.strerror}; check the path", file=sys.stderr)
+        print(f"polarvrp {options.command}: {_refused(error)}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -86,6 +92,13 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"polarvrp {options.command}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _refused(error: OSError) -> str:
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}; check the path"
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be printed would be refused again
+    return f"what it prints cannot be written ({error.strerror}); free space"
 
 
 def _short(error: Exception) -> str:

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from polarvrp.files import atomic_path
+from polarvrp.files import write_figure
 from polarvrp.library.results import shown_cost
 from polarvrp.outputs import marked
 from polarvrp.problem.library_instances import LibraryInstance
@@ -65,8 +65,7 @@ def save_plot(
         DataError: If the file cannot be written.
     """
     figure = draw_solution(library, routes, title)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=130, metadata={COMMENTS[path.suffix.lower()]: marked(subject)})
+    write_figure(path, figure, dpi=130, metadata={COMMENTS[path.suffix.lower()]: marked(subject)})
 
 
 def draw_solution(library: LibraryInstance, routes: Sequence[Route], title: str) -> Figure:

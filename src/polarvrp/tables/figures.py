@@ -16,7 +16,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.catalog.experiments import Figure as FigureRecord
 from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
-from polarvrp.files import atomic_path
+from polarvrp.files import write_figure
 from polarvrp.study.layout import FIGURE_SUFFIXES
 from polarvrp.tables.drawing import STYLE, Look, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.grids import axis_labels, grid_of
@@ -173,6 +173,5 @@ def _save(results: Results, name: str, figure: Figure) -> list[Path]:
     for suffix in FIGURE_SUFFIXES:
         paths.append(results.layout.figure(name, suffix))
         metadata: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}[suffix]
-        with atomic_path(paths[-1]) as temporary:
-            figure.savefig(temporary, metadata=metadata)
+        write_figure(paths[-1], figure, metadata=metadata)
     return paths
