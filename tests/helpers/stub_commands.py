@@ -6,21 +6,7 @@ from pathlib import Path
 
 from helpers.snakemake import environment
 
-SCRIPT = """#!/usr/bin/env bash
-# Stands for `python -m polarvrp COMMAND`: says when it began, sleeps, makes the outputs, says when it ended.
-command=$3
-if [ "$4" = --merge ]; then command=merge; fi
-echo "$EPOCHREALTIME $command begins $$" >> "$STUB_CLOCK"
-seconds=STUB_SECONDS_$command
-sleep "${!seconds:-0}"
-if [ "$command" = train ]; then
-  touch results/models/"$4"/{weights.safetensors,config.yaml,history.parquet,metadata.json}
-else
-  while [ "$1" != --output ]; do shift; done
-  touch "${@:2}"
-fi
-echo "$EPOCHREALTIME $command ends $$" >> "$STUB_CLOCK"
-"""
+SCRIPT = Path(__file__).with_name("stub_command.sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +35,7 @@ class StubCommands:
         """Environment in which ``python`` is the stub; written when asked for."""
         script = self.folder / "stub" / "python"
         script.parent.mkdir()
-        script.write_text(SCRIPT)
-        script.chmod(0o755)
+        script.symlink_to(SCRIPT)
         inherited = environment()
         return {
             **inherited,
