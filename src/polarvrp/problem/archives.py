@@ -159,7 +159,7 @@ def _read_member(archive: zipfile.ZipFile, member: str, rows: slice) -> NDArray[
 
 def _next_array(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     array = np.empty(shape, dtype)
-    content = memoryview(array.reshape(-1).view(np.uint8))
+    content = array.reshape(-1).view(np.uint8).data
     for start in range(0, len(content), BLOCK):
         part = content[start : start + BLOCK]
         part[:] = stream.read(len(part))  # a ValueError if there is less
