@@ -27,7 +27,7 @@ def tiny_spec(**training: Any) -> dict[str, Any]:
             "paradigm": "polar",
             "num_customers": 8,
             "epochs": 4,
-            "instances_per_epoch": 22,
+            "instances_per_epoch": 10,
             "batch_size": 4,
             "learning_rate": 0.001,
             "milestones": [2],

@@ -26,7 +26,7 @@ CURRICULUM = tiny_spec(
     refinement_ramp=0.3,
     stages=[
         {"name": "small", "num_customers": 6, "paradigm": "po", "epochs": 2, "batch_size": 6, "starts": 4},
-        {"epochs": 2, "instances_per_epoch": 13, "refinement_start_epoch": 0, "learning_rate": 0.0005},
+        {"epochs": 2, "instances_per_epoch": 11, "refinement_start_epoch": 0, "learning_rate": 0.0005},
     ],
 )
 
@@ -79,9 +79,9 @@ def require_equal(one: Path, other: Path) -> None:
 
 @pytest.mark.resume
 @pytest.mark.parametrize(
-    ("spec", "whole", "stops"),
-    # 24 steps, four a process: five times stopped with work left
-    [(SPEC, "uninterrupted", 5), (CURRICULUM, "curriculum", 3)],
+    ("spec", "whole", "steps", "stops"),
+    # 12 steps, two a process: five times stopped with work left; 10 steps, three a process
+    [(SPEC, "uninterrupted", 2, 5), (CURRICULUM, "curriculum", 3, 3)],
     ids=["one stage", "curriculum"],
 )
 def test_stopping_in_every_epoch_changes_nothing(
@@ -91,11 +91,12 @@ def test_stopping_in_every_epoch_changes_nothing(
     request: pytest.FixtureRequest,
     spec: dict[str, Any],
     whole: str,
+    steps: int,
     stops: int,
 ) -> None:
     expected = request.getfixturevalue(whole)
 
-    stop_after(monkeypatch, 4)
+    stop_after(monkeypatch, steps)
     runs = 0
     while not train(job(tmp_path, validation, spec)):
         runs += 1
@@ -105,7 +106,7 @@ def test_stopping_in_every_epoch_changes_nothing(
 
 
 @pytest.mark.resume
-@pytest.mark.parametrize(("seconds", "steps_left"), [(0.0, 13), (600.0, 18)])
+@pytest.mark.parametrize(("seconds", "steps_left"), [(0.0, 7), (600.0, 9)])
 def test_a_state_in_mid_epoch_saves_the_work_of_a_killed_process(
     tmp_path: Path,
     validation: list[Path],
@@ -114,7 +115,7 @@ def test_a_state_in_mid_epoch_saves_the_work_of_a_killed_process(
     seconds: float,
     steps_left: int,
 ) -> None:
-    """Killed in the sixth step of its second epoch: with a state after each step, or after the first epoch alone."""
+    """Killed in the third step of its second epoch: with a state after each step, or after the first epoch alone."""
 
     class Killed(BaseException):
         pass
@@ -125,7 +126,7 @@ def test_a_state_in_mid_epoch_saves_the_work_of_a_killed_process(
     def launch(*arguments: Any) -> PendingStep:
         nonlocal steps
         steps += 1
-        if steps == 12:
+        if steps == 6:
             raise Killed
         return whole_step(*arguments)
 
@@ -204,7 +205,7 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(
     tmp_path: Path, validation: list[Path], uninterrupted: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        stop_after(patch, 15)
+        stop_after(patch, 7)
         assert not train(job(tmp_path, validation))
     checkpoints = sorted((tmp_path / "state" / fingerprint(SPEC)).glob("checkpoint-*"))
     assert len(checkpoints) == 2
