@@ -37,6 +37,10 @@ def test_without_results_of_the_papers_sizes_every_number_of_the_paper_stands_al
     rows = table_rows(quick, "paper_comparison")
     assert len({(row["table"], row["row"], row["column"]) for row in rows}) == len(rows)
     assert all(row["ours"] is None and row["difference"] is None for row in rows)
+    build_tables(quick, ["paper_comparison"])
+    assert len(quick.table("paper_comparison")) == len(rows)
+    text = quick.layout.table("paper_comparison", "md").read_text(encoding="utf-8")
+    assert "numbers have a counterpart: nothing of this study is of the paper's sizes, n = 50 and 100." in text
     keys = {"num_customers", "best_known", "epsilon_percent", "layer", "alpha"}
     columns = [
         values

@@ -156,12 +156,14 @@ def test_any_single_file(workflow: Workflow) -> None:
     run = workflow.dry(
         "results/models/mtpomo_ablation-ple-polar-n50-s1/weights.safetensors",
         "results/tables/temperature.parquet",
+        "results/tables/paper_comparison.parquet",  # which no list of experiments of this scale names
         "results/references/validation/pyvrp/CVRP-n20.parquet",
         "results/datasets/test/MDVRPMBLTW-n100.npz",
         "results/set_x/polarnet-shared-po-n20-alpha0.03-s2.parquet",
     )
     assert run.code == 0
-    assert run.jobs["build_temperature"] == 1 and run.jobs["evaluate_set_x"] == 1
+    assert run.jobs["build_temperature"] == run.jobs["build_paper_comparison"] == 1
+    assert run.jobs["evaluate_set_x"] == 7 + 1, "those of a table that the comparison reads, and the one of its own"
 
 
 @pytest.mark.parametrize(

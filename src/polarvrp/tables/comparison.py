@@ -57,8 +57,11 @@ def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[Print
     Other numbers of single variants and instances are in the long form only.
     """
     averages = frame["row"].str.startswith(AVERAGE)
+    compared = int(frame["ours"].count())
+    sizes = " and ".join(map(str, PAPER_SIZES))
+    why = "" if compared else f": nothing of this study is of the paper's sizes, n = {sizes}"
     facts = (
-        f"Difference is ours minus the paper's. {frame['ours'].count()} of {len(frame)} numbers have a counterpart. "
+        f"Difference is ours minus the paper's. {compared} of {len(frame)} numbers have a counterpart{why}. "
         f"Single variants and instances are in the Parquet and CSV files only. A note says that a number of the paper "
         f"is a misprint, or that its definition differs from ours; tables below say how."
     )
