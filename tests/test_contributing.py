@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from polarvrp.catalog.experiments import EXPERIMENTS
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = TEXT.partition("\n# Worked examples\n")[2]
@@ -58,6 +60,14 @@ def test_the_workflow_plans_the_added_experiment(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"^build_encoder_cost +1$", done.stdout, re.M)
     assert re.search(r"^train_policy +3$", done.stdout, re.M)
+
+
+def test_every_need_of_an_experiment_stands_in_the_workflow_and_no_other() -> None:
+    """In the place that the page names; what ``polarvrp status`` counts is held against the plan of each scale."""
+    assert "`NEEDS` of `workflow/rules/common.smk`" in TEXT and "`study/inventory.py`" in TEXT
+    workflow = (ROOT / "workflow/rules/common.smk").read_text(encoding="utf-8").partition("\nNEEDS = {\n")[2]
+    known = re.findall(r'^    "(\w+)":', workflow.partition("\n}\n")[0], re.M)
+    assert set(known) == {need for record in EXPERIMENTS.values() for need in record.needs}
 
 
 @pytest.mark.parametrize("section", SECTIONS)
