@@ -41,8 +41,10 @@ SHIPPED_SIZES = [n for n in study.solved_sizes if shipped.shipped_name(n) in shi
 
 with exit_on_mistake("configuration"):
     EXTERNAL_FILES = external.external_files(study.external_methods)
+    # Read with each specification; a mistake in them is told here.
+    jobs.initial_weights_spec(study)
     if study.training.instances is not None:
-        instances_spec(study.training.instances)  # read with each specification; a mistake in it is told here
+        instances_spec(study.training.instances)
 
 # The machine's part, which a profile overrides by set-threads and set-resources. Jobs of the small scales run side by
 # side, a core each, unless a GPU is there to share. At full scale every job on a GPU takes the same cores, for the
@@ -137,12 +139,12 @@ def listed_runs(table):
 
 
 def own_files():
-    from polarvrp.library.inputs import input_files
+    from polarvrp.library.inputs import job_files
 
     if study.solve.folder is None:
         raise WorkflowError("target solve needs the key folder of section solve in the configuration")
     with exit_on_mistake("configuration"):
-        return {str(file.stem): file.path for file in input_files([study.solve.folder])}
+        return job_files(study.solve.folder)
 
 
 def own_solutions(wildcards):
@@ -165,6 +167,11 @@ def own_model(wildcards):
     if model is None or not re.fullmatch(run_pattern(), model):
         return []
     return models([parse_run(model)])
+
+
+def own_model_option():
+    """Option of the command that names the model; none for the shipped one whose size is nearest."""
+    return "" if study.solve.model is None else f"--model {shlex.quote(study.solve.model)}"
 
 
 # Tables and figures

@@ -14,7 +14,7 @@ rule solve_file:
         "../envs/main.yaml"
     threads: 1
     params:
-        model="" if study.solve.model is None else f"--model {study.solve.model}",
+        model=own_model_option(),
         seconds=study.solve.seconds,
         folder=subpath(output[0], parent=True),
     shell:

@@ -169,7 +169,9 @@ class SweepsConfig(Section):
 class SolveConfig(Section):
     """A folder of one's own files, which the target solve works through."""
 
-    folder: str | None = Field(default=None, description="Folder of the files, subfolders included; none by default.")
+    folder: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Folder of the files, subfolders included; none by default."
+    )
     model: str | None = Field(
         default=None,
         description="Model that builds the tours PyVRP starts from: a run, a path, a shipped model, or none; null for "

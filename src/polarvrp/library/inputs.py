@@ -1,6 +1,7 @@
 """Files that a user names: one by one, by folder or by pattern, and the known solution that lies beside each."""
 
 import glob
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,13 @@ from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.vrplib import read_sol
+from polarvrp.study.external import require_workflow_path
 
 SUFFIXES = frozenset({"", ".dat", ".mdvrp", ".ovrp", ".txt", ".vrp", ".vrpb", ".vrpbtw", ".vrptw"})
 """Files of a folder that are taken for instances, in any case; Cordeau's have none."""
+
+UNFIT_FOR_JOBS = re.compile(r"[$`\"'\\]")
+"""What a shell, to which Snakemake's plugins for clusters give names of jobs, reads as its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,28 @@ def input_files(names: Iterable[str]) -> list[InputFile]:
             if other.path.resolve() != file.path.resolve():
                 raise ConfigError(f"{other.path} and {file.path} would share the name {file.stem}; solve them apart")
     return list(found.values())
+
+
+def job_files(folder: str) -> dict[str, Path]:
+    """Files of the configuration's ``solve.folder`` by what their results are called, each for a job of the workflow.
+
+    Raises:
+        ConfigError: If there is no such folder, or a file has a name that no job can have; else as ``input_files``.
+    """
+    if folder.startswith("-"):
+        raise ConfigError(f"solve.folder {folder!r} begins as an option does; write its whole path")
+    files = {str(file.stem): file.path for file in input_files([folder])}
+    absent = next((path for path in files.values() if not path.exists()), None)
+    if absent is not None:
+        raise ConfigError(f"solve.folder: {absent} does not exist; name the folder of your files")
+    for stem, path in files.items():
+        require_workflow_path(path, "solve.folder")
+        if UNFIT_FOR_JOBS.search(stem):
+            raise ConfigError(
+                f"solve.folder: {str(path)!r} has a quote, a backslash, $ or ` in its name; rename it or give it to "
+                "polarvrp solve"
+            )
+    return files
 
 
 def known_solution_path(path: Path) -> Path | None:

@@ -1,5 +1,6 @@
 """Imported solutions that a study lists: which files, and in which tables; imports nothing heavy."""
 
+import re
 from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
@@ -12,12 +13,15 @@ EXTERNAL_TABLES = ("in_distribution", "zero_shot", "set_x")
 
 
 def external_files(methods: Iterable[ExternalMethod]) -> list[Path]:
-    """Every file that some methods' patterns name, each once, methods and patterns in order.
+    """Every file that some methods' patterns name, each once, methods and patterns in order, as inputs of the workflow.
 
     Raises:
-        ConfigError: If a pattern names no file.
+        ConfigError: If a pattern names no file, or one that cannot be an input.
     """
-    return list(dict.fromkeys(path for method in methods for path in files_of(method)))
+    files = {path: f"external_methods, {method.name}" for method in methods for path in files_of(method)}
+    for path, key in files.items():
+        require_workflow_path(path, key)
+    return list(files)
 
 
 def files_of(method: ExternalMethod) -> list[Path]:
@@ -41,3 +45,15 @@ def matching_files(pattern: str, key: str) -> list[Path]:
     if not paths:
         raise ConfigError(f"{key}: {pattern} is no file; make it, or drop it from the configuration")
     return paths
+
+
+def require_workflow_path(path: Path, key: str) -> None:
+    """Refuse a path of a configuration that cannot be an input of the workflow.
+
+    Raises:
+        ConfigError: If there is anything in it that Snakemake reads as its own.
+    """
+    if re.search(r"[{}\r\n]", str(path)):
+        raise ConfigError(
+            f"{key}: {str(path)!r} has a brace or a line break in it, which Snakemake reads as its own; rename it"
+        )

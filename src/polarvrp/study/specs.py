@@ -21,7 +21,7 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.config.recipes import recipe_of
 from polarvrp.config.study import EvaluationConfig, SizeConfig, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
-from polarvrp.errors import ConfigError
+from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import Layout
@@ -109,6 +109,21 @@ def limited_instances(study: StudyConfig) -> int:
     return min(LIMITED_INSTANCES, study.datasets.test_instances)
 
 
+def initial_weights_spec(study: StudyConfig, results: Layout | None = None) -> Spec | None:
+    """The model that every training goes on from, with the digest of its tensors; ``None`` without one.
+
+    Raises:
+        DataError: If it does not exist or is damaged.
+    """
+    model = study.training.initial_weights
+    if model is None:
+        return None
+    try:
+        return {"model": model, "sha256": weights_digest(find_weights(model, results or Layout.of_scale(study.scale)))}
+    except DataError as error:
+        raise DataError(f"training.initial_weights: {error}") from error
+
+
 def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) -> Spec:
     """What a trained policy depends on; settings that its paradigm or encoder never reads are left out.
 
@@ -145,9 +160,8 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
         stages = [{"variants": tuple(VARIANTS), **stage} for stage in stages or [{"name": StageConfig().name}]]
     if stages not in ([], [{}]):
         training["stages"] = stages
-    if (model := study.training.initial_weights) is not None:
-        path = find_weights(model, results or Layout.of_scale(study.scale))
-        training["initial_weights"] = {"model": model, "sha256": weights_digest(path)}
+    if study.training.initial_weights is not None:
+        training["initial_weights"] = initial_weights_spec(study, results)
     if study.training.instances is not None:
         training["instances"] = instances_spec(study.training.instances)
     for key in unread_settings({stage.get("paradigm", run.paradigm) for stage in stages or [{}]}):
