@@ -146,7 +146,7 @@ def test_json_holds_the_routes(write: Write, capsys: pytest.CaptureFixture[str])
         (("--seed", "-1"), "--seed must be in"),
         (("--plot",), "--plot needs --output"),
         (("--model", "nowhere"), "no model 'nowhere'"),
-        (("--model", "pretrained-n50"), "ships no model 'pretrained-n50'"),
+        (("--model", "pretrained-n7"), "ships no model 'pretrained-n7'"),
     ],
 )
 def test_bad_options(write: Write, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str) -> None:
