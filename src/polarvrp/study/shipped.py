@@ -43,10 +43,9 @@ def shipped_folder(name: str) -> Path:
     Raises:
         DataError: If this version of the package ships no such model.
     """
-    folder = SHIPPED / name
-    if name.startswith(PREFIX) and (folder / WEIGHTS).is_file():
-        return folder
     known = shipped_models()
+    if name in known:
+        return SHIPPED / name
     instead = f"there are {', '.join(known)}" if known else "it ships none"
     raise DataError(
         f"this version ships no model {name!r}, {instead}; train one, e.g. `polarvrp train polarnet-ple-polar-n50-s0`, "

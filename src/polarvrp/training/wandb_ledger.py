@@ -19,10 +19,12 @@ class Ledger:
         mode: Whether they are offline runs or were uploaded.
 
     Raises:
-        DataError: If the file is no ledger.
+        DataError: If the file is no ledger, or the name, which files of results say, would lie in another folder.
     """
 
     def __init__(self, directory: Path, name: str, mode: Mode) -> None:
+        if Path(name).name != name:
+            raise DataError(f"{name!r} is no name of a run of W&B; the files that say so are damaged, make them again")
         self._name = name
         self._path = directory / "wandb" / "ledger" / mode / f"{name}.json"
         text = self._path.read_bytes() if self._path.exists() else b"{}"
