@@ -91,6 +91,20 @@ def test_curves_go_by_instances_and_by_time(folder: ResultsFolder) -> None:
     assert {axes.get_ylabel() for axes in (by_instances, by_time)} == {"gap to one local search (%)"}
 
 
+def test_the_beginning_of_a_long_training_does_not_flatten_the_rest(folder: ResultsFolder) -> None:
+    """Of 40 epochs the first two fall from 100 to 10, the others to 1; a short training is shown whole."""
+    folder.train(RUN, [1.0] * 40, [0] * 40, [1.0] * 40)
+    path = folder.root / "models" / RUN / "history.parquet"
+    falling = [100.0, 50.0, *(10 - 9 * step / 37 for step in range(38))]
+    history = pd.read_parquet(path).assign(sampled_cost=falling, validation_gap_percent=falling)
+    history.to_parquet(path)
+    for axes in drawn(Results(folder.root, "quick"), "training_curves").axes:
+        bottom, top = axes.get_ylim()
+        assert (bottom, top) == pytest.approx((1 - 0.45, 10 + 0.45))
+    history[:30].to_parquet(path)
+    assert all(axes.get_ylim()[1] > 100 for axes in drawn(Results(folder.root, "quick"), "training_curves").axes)
+
+
 def test_axes_of_gaps_say_what_they_are_to(quick: Results) -> None:
     assert {axes.get_xlabel() for axes in drawn(quick, "in_distribution").axes} == {"gap to our PyVRP costs (%)"}
     assert drawn(quick, "encoder_settings").axes[0].get_xlabel() == "gap to our PyVRP costs (%)"

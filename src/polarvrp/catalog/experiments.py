@@ -282,9 +282,9 @@ EXPERIMENTS: dict[str, Experiment] = {
                 title="Training curves",
                 caption="Mean sampled cost and validation gap against training instances, and the gap against time; a "
                 "row of panels a size, a line a seed. The gap is to one local search from a nearest-neighbour tour, so "
-                "that good policies fall below 0. Dotted lines mark where a further stage of a training begins; costs "
-                "of stages on some of the variants do not compare and are left out. Time is that of the steps, without "
-                "validation.",
+                "that good policies fall below 0. Of more than 30 epochs the first twentieth may lie above the axis. "
+                "Dotted lines mark where a further stage of a training begins; costs of stages on some of the variants "
+                "do not compare and are left out. Time is that of the steps, without validation.",
                 draw="polarvrp.tables.curves:training_curves",
             ),
         ),

@@ -23,6 +23,9 @@ from polarvrp.tables.sources import MissingResultsError, Results
 
 _PLAIN = "#7F7F7F"
 
+_GAPS = {"mean_cost_gap": "cost", "mean_policy_gap": "α · log-likelihood"}
+"""What the mean differences of preferred pairs are differences of."""
+
 
 def margins(results: Results, experiment: Experiment) -> Figure:
     """Margins by epoch, a panel a metric and tolerance, a line a training; epochs with refinement shaded."""
@@ -48,7 +51,7 @@ def margins(results: Results, experiment: Experiment) -> Figure:
             size = dot_size(look) ** 0.5
             axes.plot(points["epoch"], points["value"], color=look["color"], lw=1.2, marker=marker, ms=size)
         axes.set_title(margin_label(metric, tolerance))
-        axes.set_ylabel("" if pd.isna(tolerance) else "pairs (%)")
+        axes.set_ylabel(_GAPS.get(metric, "pairs (%)"))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         tidy(axes, "y")
     for axes in grid[-1]:
@@ -103,6 +106,7 @@ def gates(results: Results, experiment: Experiment) -> Figure:
             axes.set_title(f"Layer {layer}")
             labels = [expert_label(expert).removeprefix("Task ") for expert in here.columns]
             axes.set_xticks(range(len(labels)), labels)
+            axes.set_xlabel("expert")
             axes.set_yticks(range(len(here)), here.index if layer == layers[0] else [""] * len(here))
             axes.tick_params(length=0)
         row[0].set_ylabel(BACKBONES[backbone].label)

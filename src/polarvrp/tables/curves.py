@@ -1,6 +1,6 @@
 """Training curves against instances and against time; stages of a curriculum marked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,9 @@ from polarvrp.tables.sources import MissingResultsError, Results
 
 VALIDATION_GAP = "gap to one local search (%)"
 """What the validation gap is to, as ``training.validation`` takes it."""
+
+BEGINNING = 20
+"""What part of a long training, the first twentieth, may lie above the axis: it falls many times as far as the rest."""
 
 _UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
@@ -48,6 +51,8 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
             _curve(panels[1], history["instances"], history["validation_gap_percent"], style)
             _curve(panels[2], history["elapsed"] / unit, history["validation_gap_percent"], style)
             _mark_stages(panels, history, unit, style)
+        _show_the_rest(panels[:1], [history["comparable_cost"] for history in histories.values()])
+        _show_the_rest(panels[1:], [history["validation_gap_percent"] for history in histories.values()])
         panels[0].set(title=f"n={size}", xlabel="training instances", ylabel="mean sampled cost")
         panels[1].set(title=f"n={size}", xlabel="training instances", ylabel=VALIDATION_GAP)
         panels[2].set(title=f"n={size}", xlabel=f"{name} of training", ylabel=VALIDATION_GAP)
@@ -79,6 +84,17 @@ def _curve(axes: Axes, x: pd.Series, y: pd.Series, style: Mapping[str, Any]) -> 
     """One line over the epochs that have the value, with markers while they are few."""
     marker = style["marker"] if y.count() <= MARKED_EPOCHS else None
     axes.plot(x[y.notna()], y[y.notna()], color=style["color"], lw=1.4, marker=marker, ms=dot_size(style) ** 0.5)
+
+
+def _show_the_rest(panels: Iterable[Axes], curves: Iterable[pd.Series]) -> None:
+    """Fit the axes of values to what follows the beginning of each curve of more than ``MARKED_EPOCHS`` epochs."""
+    found = [curve.dropna() for curve in curves]
+    if all(len(curve) <= MARKED_EPOCHS for curve in found):
+        return
+    rest = pd.concat(curve.iloc[len(curve) // BEGINNING if len(curve) > MARKED_EPOCHS else 0 :] for curve in found)
+    margin = 0.05 * (rest.max() - rest.min())
+    for axes in panels:
+        axes.set_ylim(rest.min() - margin, rest.max() + margin)
 
 
 def _mark_stages(panels: Any, history: pd.DataFrame, unit: float, style: Mapping[str, Any]) -> None:
