@@ -387,3 +387,14 @@ def test_words_of_older_versions_and_nothing_are_modes(
     monkeypatch.setenv("WANDB_MODE", mode)
     tracker = open_tracker(DESCRIPTION, tmp_path, tmp_path)
     assert isinstance(tracker.inner if isinstance(tracker, GuardedTracker) else tracker, kind)
+
+
+@pytest.mark.parametrize("mode", ["run", " ONLINE ", "Run"])
+def test_the_older_word_for_online_is_one_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setattr(tracking, "has_key", lambda: False)
+    with caplog.at_level("INFO"):
+        open_tracker(DESCRIPTION, tmp_path, tmp_path)
+    assert "no W&B key, tracking offline" in caplog.text
