@@ -10,7 +10,7 @@ from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.catalog.methods import METHODS
 from polarvrp.tables.build import build_tables
-from polarvrp.tables.claims import claims, method_gaps, reduction_percent, wins
+from polarvrp.tables.claims import UNSEEN_WINS, claims, method_gaps, reduction_percent, wins
 from polarvrp.tables.notes import misprints
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_TABLES, ZERO_SHOT_ORDER, read_paper
 from polarvrp.tables.sources import Results
@@ -206,6 +206,9 @@ def test_the_papers_claims_follow_from_its_tables() -> None:
     depots = gaps.index.str.startswith("MD")
     assert wins(gaps[~depots], OURS, 8) == stated["best neural method, mixed backhauls", "of 8 variants"]
     assert wins(gaps[depots], OURS, 24) == stated["best neural method, several depots", "of 24 variants"]
+    for label in UNSEEN_WINS:
+        rival = next(stem for stem, record in METHODS.items() if record.label == label)
+        assert wins(gaps[[OURS, rival]], OURS, 32) == stated[f"better than {label}, unseen variants", "of 32 variants"]
     gaps = printed_gaps("set_x", "instance")
     assert wins(gaps, OURS, 100) == stated["best neural method, Set-X", "of 100 instances"]
     for label, rival in (("RouteFinder", "routefinder-shared-rl"), ("MoSES(CaDA)", "moses-shared-rl")):
@@ -233,6 +236,24 @@ def test_claims_are_computed_from_our_tables(folder: ResultsFolder, paper: Resul
     assert found["refinement from the first epoch on", "percent more time"] == pytest.approx(50)
     assert found["best neural method, n=100", "of 16 variants"] is None
     assert found["best neural method, Set-X", "of 100 instances"] is None
+
+
+def test_ours_is_compared_with_one_method_on_unseen_variants_whatever_the_others_lack() -> None:
+    """CaDA is better on 2 of 32, by the published rules alone; of MVMoE one variant is missing."""
+    rows = [
+        (variant, method, protocol, gap + 9.0 * (protocol == "strict"))
+        for place, variant in enumerate(ZERO_SHOT_ORDER)
+        for method, gap in ((OURS, 3.0), ("cada-shared-rl", 2.0 if place < 2 else 4.0), ("mvmoe-shared-rl", 5.0))
+        for protocol in ("strict", "published")
+        if (method, place) != ("mvmoe-shared-rl", 0)
+    ]
+    frame = pd.DataFrame(rows, columns=["variant", "method", "protocol", "gap_percent"]).assign(num_customers=100)
+    frame["method"] += "-s0"
+    found = {claim.row: claim.ours({"zero_shot": frame}) for claim in claims()}
+    assert found["better than CaDA, unseen variants"] == 30
+    for row in ("better than MVMoE, unseen variants", "better than MTPOMO, unseen variants"):
+        assert math.isnan(found[row])
+    assert math.isnan(found["best neural method, unseen variants"])
 
 
 def test_wins_need_every_method_on_every_member() -> None:
