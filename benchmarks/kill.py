@@ -172,25 +172,46 @@ def undisturbed(work: Work, folder: Path) -> tuple[float, dict[str, Any]]:
     return time.monotonic() - started_s, {name: content(folder / name) for name in work.outputs}
 
 
-def fault_of(work: Work, prepared: Path, folder: Path, seconds: float, wanted: dict[str, Any]) -> str | None:
+def fault_of(
+    work: Work, prepared: Path, folder: Path, longest_s: float, wanted: dict[str, Any], draw: random.Random
+) -> tuple[float, str | None]:
     """What is wrong after a kill.
 
     Args:
         work: What is killed.
         prepared: Folder to begin with.
         folder: To work in.
-        seconds: When.
+        longest_s: The moment is drawn before; earlier where the work ends by itself.
         wanted: What must come out.
+        draw: Of the moment.
+
+    Returns:
+        The moment, in seconds, at which a process in work was killed; and the fault, None if there is none.
     """
+    at_s = draw.uniform(0, longest_s)
+    while (took_s := seconds_unless_killed(work, prepared, folder, at_s)) is not None:
+        at_s = draw.uniform(0, took_s)
+    return at_s, fault_after_kill(work, folder, wanted)
+
+
+def seconds_unless_killed(work: Work, prepared: Path, folder: Path, at_s: float) -> float | None:
+    """Begin a work anew and kill it; if it ends before that by itself, how long it took."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(prepared, folder, symlinks=True)
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment()}
+    started_s = time.monotonic()
     process = subprocess.Popen(work.commands[0], cwd=folder, start_new_session=True, **silent)
     try:
-        process.wait(seconds)
+        process.wait(at_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process.wait() == -signal.SIGKILL:  # else it ended in that very moment
+            return None
+    return time.monotonic() - started_s
+
+
+def fault_after_kill(work: Work, folder: Path, wanted: dict[str, Any]) -> str | None:
+    """What is wrong with what a killed process left, or with what the same command makes of it."""
     for name in work.outputs:
         if (folder / name).exists() and not work.unlock:  # Snakemake makes incomplete outputs anew
             try:
@@ -226,9 +247,8 @@ def main() -> int:
         for moment in range(options.moments):
             name = options.works[moment % len(options.works)]
             seconds, wanted = found[name]
-            at_s = draw.uniform(0, seconds)
             prepared = Path(root) / f"{name}-prepared"
-            fault = fault_of(WORKS[name], prepared, Path(root) / name, at_s, wanted)
+            at_s, fault = fault_of(WORKS[name], prepared, Path(root) / name, seconds, wanted, draw)
             faults += fault is not None
             print(f"{name}, killed after {at_s:.2f} s: {fault or 'as if undisturbed'}", flush=True)
     print(f"{options.moments} moments, {faults} faults")

@@ -24,5 +24,13 @@ def test_the_same_command_ends_with_what_an_undisturbed_one_makes(
     (tmp_path / "work").mkdir()
     seconds, wanted = kill.undisturbed(work, tmp_path / "work")
     for _ in range(moments):
-        at_s = draw.uniform(0, seconds)
-        assert kill.fault_of(work, tmp_path / "work-prepared", tmp_path / "work", at_s, wanted) is None, at_s
+        at_s, fault = kill.fault_of(work, tmp_path / "work-prepared", tmp_path / "work", seconds, wanted, draw)
+        assert fault is None, at_s
+
+
+def test_a_work_that_ends_by_itself_was_not_killed(kill: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "prepared").mkdir()
+    places = (tmp_path / "prepared", tmp_path / "work")
+    for seconds, is_killed in ((0, False), (60, True)):
+        work = kill.Work((("sleep", str(seconds)),), lambda folder: None, ())
+        assert (kill.seconds_unless_killed(work, *places, 0.5 if is_killed else 60) is None) == is_killed
