@@ -61,13 +61,8 @@ def execute(options: argparse.Namespace) -> int:
     kinds = len(options.protocol) + options.local_search
     wanted = len(options.instances) * kinds
     if len(options.output) != wanted:
-        each = (
-            "a set"
-            if kinds == 1
-            else "a set, and one more with local search"
-            if options.local_search
-            else "a set and protocol"
-        )
+        each = "a set" if len(options.protocol) == 1 else "a set and protocol"
+        each += ", and one more with local search" if options.local_search else ""
         raise ConfigError(f"--output needs one file {each}: got {len(options.output)} for {wanted}; list them in order")
     if len({path.resolve() for path in options.output}) < len(options.output):
         raise ConfigError("--output must name each file once")
