@@ -7,12 +7,15 @@ import pytest
 
 from helpers.results_folder import ResultsFolder
 from polarvrp.cli.main import main
+from polarvrp.study import shipped
 
 RUN = "polarnet-ple-polar-n10-s0"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Results of two methods, whatever models come with the package."""
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "ships nothing")
     folder = ResultsFolder(tmp_path / "results")
     folder.evaluate(RUN, 3.0, variants=("CVRP",))
     folder.evaluate("cada-shared-rl-n10-s0", 4.0, variants=("CVRP",))

@@ -87,6 +87,9 @@ def test_what_ships_is_of_no_other_test_sets(folder: ResultsFolder, ships: Path)
     folder.evaluate("polarnet-ple-polar-n50-s0", 30.0, variants=("CVRP",))
     own = Results(folder.root, "quick", against="pyvrp")
     assert set(rows_of(own, "in_distribution", 50)) == {("CVRP", "polarnet-ple-polar-s0"), ("CVRP", "pyvrp")}
+    folder.solve("best_known", "CVRP", 50, [9.0, 9.0])
+    best = Results(folder.root, "quick", against="best_known")
+    assert ("CVRP", "shipped-n50") not in rows_of(best, "in_distribution", 50)
 
 
 def test_set_x_lists_what_the_study_solved(folder: ResultsFolder, ships: Path) -> None:

@@ -12,7 +12,6 @@ import torch
 
 from polarvrp.decoding.greedy import GreedySolver, rollouts_by_protocol
 from polarvrp.environment.environment import Environment
-from polarvrp.local_search.pyvrp_search import refine_tours
 from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
@@ -75,6 +74,8 @@ def search_locally(instances: Instances[NodeArrays], rows: Sequence[SolutionRow]
 
 
 def _searched(instances: Instances[NodeArrays], row: SolutionRow) -> SolutionRow:
+    from polarvrp.local_search.pyvrp_search import refine_tours  # machines that only decode may lack PyVRP
+
     start_s = time.perf_counter()
     (tour,) = refine_tours(instances, row.instance, [row.actions], [0])
     seconds = (row.seconds or 0.0) + time.perf_counter() - start_s
