@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kill import ROOT, environment
 
 from polarvrp.machine import processor_name
 
-ROOT = Path(__file__).parents[1]
 STUB = ROOT / "tests/helpers/stub_command.sh"
 VARIANT = "OVRPBLTW"
 """Of one depot, the variant with the most arrays."""
@@ -76,20 +76,13 @@ def measured(command: list[str], folder: Path, environment: dict[str, str], log:
     return Usage(process.returncode, seconds, own_s, usage.ru_maxrss * 1024 / 1e9)
 
 
-def environment(**changes: str) -> dict[str, str]:
-    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"} | changes
-
-
 def load_workflow(folder: Path, scale: str, cores: int) -> int:
     """All jobs of a scale, then none."""
     (folder / "stub").mkdir()
     (folder / "stub/python").symlink_to(STUB)
     clock = folder / "clock.txt"
-    stubbed = environment(
-        PATH=os.pathsep.join([str(folder / "stub"), str(Path(sys.executable).parent), os.environ["PATH"]]),
-        STUB_CLOCK=str(clock),
-    )
+    paths = os.pathsep.join([str(folder / "stub"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    stubbed = environment() | {"PATH": paths, "STUB_CLOCK": str(clock)}
     places = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--config", f"scale={scale}", *places]
     for call, expected in (("first", r"\d+ of \d+ steps \(100%\) done"), ("second", "Nothing to be done")):

@@ -10,8 +10,8 @@ from torch import Tensor
 from helpers.instances import sample
 from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
-from polarvrp.model.architectures import architecture_of
 from polarvrp.model.decoder import log_distances
 from polarvrp.model.policy import Policy
 

@@ -16,7 +16,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.paradigms import PARADIGMS
 
 PARADIGMS["mine"] = replace(PARADIGMS["po"], name="mine", label="Mine")
-ENCODERS["wide"] = Encoder(name="wide", label="Wide", architecture="polarvrp.model.architectures:with_deep_stack")
+ENCODERS["wide"] = Encoder(name="wide", label="Wide", architecture="polarvrp.config.architectures:with_deep_stack")
 EXPERIMENTS["by_paradigm"] = replace(EXPERIMENTS["training_paradigms"], name="by_paradigm", title="Once more")
 """
 

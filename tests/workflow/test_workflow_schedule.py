@@ -1,5 +1,6 @@
 """In which order the workflow's jobs run: the real rules, commands that only pass time, and a clock."""
 
+import itertools
 import subprocess
 
 import pytest
@@ -61,6 +62,8 @@ def test_gpu_is_busy_from_the_start_to_the_end_of_its_work_while_references_fill
     # 16 of the 40 cores are the GPU's, until it has no work left: no job of it waits for the end of a chunk.
     beside = [chunk for chunk in chunks if chunk.begin_s < on_gpu[-1].begin_s]
     assert 20 <= most_at_once(beside) <= 24
+    for before, after in itertools.pairwise(on_gpu):  # a pause is Snakemake's own, never as long as a chunk
+        assert not any(before.end_s < chunk.begin_s and chunk.end_s < after.begin_s for chunk in chunks)
 
 
 def test_two_gpus_are_both_busy(workflow: Workflow) -> None:

@@ -13,7 +13,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import experiments, external, shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.instances import instances_spec
-from polarvrp.study.layout import UNSEEN_SPLITS, Layout
+from polarvrp.study.layout import UNSEEN_SPLITS, Layout, unseen_protocols
 from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
 
 layout = Layout.of_scale(study.scale)
@@ -112,7 +112,7 @@ def evaluations(runs, variants=study.training_variants, path=EVALUATION):
 def masked_evaluations(runs):
     return [
         path
-        for rules in ("strict-masked", "published-masked")
+        for rules in unseen_protocols(masked=True)
         for path in evaluations(runs, study.zero_shot_variants, UNSEEN[rules])
     ]
 

@@ -25,11 +25,11 @@ ENCODERS: dict[str, Encoder] = {
     record.name: record
     for record in (
         Encoder(name="shared", label="Shared"),
-        Encoder(name="deep", label="Deep-24", architecture="polarvrp.model.architectures:with_deep_stack"),
+        Encoder(name="deep", label="Deep-24", architecture="polarvrp.config.architectures:with_deep_stack"),
         Encoder(
             name="ple",
             label="PLE",
-            architecture="polarvrp.model.architectures:with_ple",
+            architecture="polarvrp.config.architectures:with_ple",
             settings=("task_experts", "ple_form"),
         ),
     )

@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
         print(lines_of(f"polarvrp {options.command}", error), file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read what is printed has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_BROKEN_PIPE
     except OSError as error:
         if error.filename is None and error.errno not in FULL:
@@ -97,8 +97,13 @@ def main(arguments: list[str]) -> int:
 def _refused(error: OSError) -> str:
     if error.filename is not None:
         return f"{error.filename}: {error.strerror}; check the path"
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be printed would be refused again
+    _drop_output()
     return f"what it prints cannot be written ({error.strerror}); free space"
+
+
+def _drop_output() -> None:
+    """What is still to be printed would be refused again, at exit at the latest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _short(error: Exception) -> str:

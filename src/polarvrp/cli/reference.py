@@ -91,10 +91,13 @@ def _solve(options: argparse.Namespace) -> None:
         raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
     settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
     start, stop = _stretch(options, count_instances(options.instances))
-    stretch = read_instances(options.instances, stop - start, start)
     warm_starts = None
     if options.warm_start:
-        warm_starts = read_warm_starts(options.warm_start, read_instances(options.instances))
+        instances = read_instances(options.instances)
+        warm_starts = read_warm_starts(options.warm_start, instances)
+        stretch = instances[start:stop]
+    else:
+        stretch = read_instances(options.instances, stop - start, start)
     workers = 1 if options.workers is None else options.workers
     _require_output(options, stretch, start, settings.solver)
     solve_chunk(stretch, settings, options.output, start, workers, options.hard_limit, warm_starts)

@@ -4,8 +4,8 @@ import dataclasses
 from typing import Any
 
 from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
-from polarvrp.model.architectures import architecture_of
 from polarvrp.model.cost import multiply_adds, parameter_counts
 from polarvrp.model.registry import build_policy
 

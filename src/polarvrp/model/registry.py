@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polarvrp.catalog.backbones import BACKBONES, ENTRY_POINT_GROUP
+from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import ConfigError
-from polarvrp.model.architectures import architecture_of
 
 if TYPE_CHECKING:
     from polarvrp.model.policy import Policy

@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 
 from polarvrp import __version__
 from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, ConfigError, DataError
 from polarvrp.files import atomic_path, is_file, reading
-from polarvrp.model.architectures import architecture_of
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 

@@ -97,8 +97,8 @@ def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
     with _reading(path), Path(path).open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again")
-        _require_members(file)
         with zipfile.ZipFile(file) as archive:
+            _require_members(file, archive)
             yield archive
 
 
@@ -108,11 +108,10 @@ def _reading(path: str | Path) -> AbstractContextManager[None]:
     return reading(path, damage=damage, damages=(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError))
 
 
-def _require_members(file: BinaryIO) -> None:
+def _require_members(file: BinaryIO, archive: zipfile.ZipFile) -> None:
     """As many members as the end of the archive counts: Python's reader lets a changed length swallow one."""
-    with zipfile.ZipFile(file) as archive:
-        names, comment = archive.namelist(), archive.comment
-    end = file.seek(-END_OF_ARCHIVE - len(comment), os.SEEK_END)
+    names = archive.namelist()
+    end = file.seek(-END_OF_ARCHIVE - len(archive.comment), os.SEEK_END)
     counted = int.from_bytes(file.read(END_OF_ARCHIVE)[10:12], "little")
     if counted != len(names) or len(set(names)) < len(names):
         raise ValueError(f"{len(names)} members instead of {counted} before byte {end}")

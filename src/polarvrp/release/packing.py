@@ -128,13 +128,11 @@ def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
 def _searched(run: RunSpec, results: Path) -> dict[Path, Path | None]:
     """Solutions after one local search, where there are any, each with its test set."""
     layout = Layout(results)
-    found = {
-        layout.searched_evaluation(run.name, variant, run.num_customers): layout.dataset(
-            "test", variant, run.num_customers
-        )
+    return {
+        source: layout.dataset("test", variant, run.num_customers)
         for variant in VARIANTS
+        if (source := layout.searched_evaluation(run.name, variant, run.num_customers)).is_file()
     }
-    return {source: instances for source, instances in found.items() if source.is_file()}
 
 
 def _references(run: RunSpec, results: Path, evaluations: Mapping[Path, Path | None]) -> dict[Path, Path]:

@@ -68,8 +68,8 @@ def _metadata(folder: Path) -> dict[str, Any]:
     return metadata
 
 
-def _solutions(folder: Path, variant: str, run: RunSpec) -> Path:
-    return folder / "evaluations" / f"{variant}-n{run.num_customers}.parquet"
+def _solutions(folder: Path, variant: str, run: RunSpec, part: str = "evaluations") -> Path:
+    return folder / part / f"{variant}-n{run.num_customers}.parquet"
 
 
 def _variants_table(
@@ -119,7 +119,7 @@ def _summary(table: pa.Table, reference: pd.Series) -> dict[str, Any]:
 
 def _gap_after_search(folder: Path, variant: str, run: RunSpec, reference: pd.Series) -> float:
     """Mean gap after one local search from each tour; NaN where none was made."""
-    path = folder / "local_search" / _solutions(folder, variant, run).name
+    path = _solutions(folder, variant, run, "local_search")
     return _summary(read_solutions(path), reference)["gap_percent"] if path.is_file() else math.nan
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from polarvrp.catalog.backbones import BACKBONES, grid_backbones, named_backbones
-from polarvrp.catalog.encoders import ENCODERS
+from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations
 from polarvrp.catalog.methods import method_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.catalog.records import resolve
+from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.study import StudyConfig
 from polarvrp.problem.variants import UNSEEN_FLAGS
@@ -188,13 +188,10 @@ def masked_runs(study: StudyConfig, runs: Iterable[RunSpec]) -> list[RunSpec]:
 
 def _has_unseen_flags(run: RunSpec) -> bool:
     """Whether a run's network has flags that the paper's training variants never set."""
-    architecture, encoder = named_backbones()[run.backbone].architecture, ENCODERS[run.encoder]
-    if architecture is None:
+    if run.backbone not in BACKBONES:
         return True  # an installed package says nothing of its network's parts
-    if encoder.architecture is not None:
-        config = ModelConfig(backbone=run.backbone, encoder=run.encoder)
-        architecture = resolve(encoder.architecture)(architecture, config)
-    return not set(UNSEEN_FLAGS).isdisjoint(architecture.flags)
+    config = ModelConfig(backbone=run.backbone, encoder=run.encoder, num_customers=run.num_customers)
+    return not set(UNSEEN_FLAGS).isdisjoint(architecture_of(config).flags)
 
 
 def _small_runs(study: StudyConfig, cells: Iterable[dict[str, Any]]) -> list[RunSpec]:

@@ -1,12 +1,17 @@
 """Imported solutions that a study lists: which files, and in which tables; imports nothing heavy."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from polarvrp.config.study import ExternalMethod
 from polarvrp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from polarvrp.config.study import ExternalMethod
 
 EXTERNAL_TABLES = ("in_distribution", "zero_shot", "set_x")
 """Tables that list imported solutions."""

@@ -10,7 +10,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.catalog.limits import LIMITS, PLAIN
 from polarvrp.config.study import StudyConfig
 from polarvrp.study import experiments
-from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
+from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout, unseen_protocols
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.shipped import shipped_models, shipped_name
 from polarvrp.study.specs import chunk_starts, limited_instances, size_config
@@ -140,8 +140,8 @@ def _zero_shot(
     layout: Layout, runs: Iterable[RunSpec], masked: Iterable[RunSpec], variants: Collection[str]
 ) -> list[Job]:
     kinds = (
-        ("evaluate_zero_shot", runs, ("strict", "published")),
-        ("evaluate_zero_shot_masked", masked, ("strict-masked", "published-masked")),
+        ("evaluate_zero_shot", runs, unseen_protocols(masked=False)),
+        ("evaluate_zero_shot_masked", masked, unseen_protocols(masked=True)),
     )
     return [
         _job(

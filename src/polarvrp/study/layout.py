@@ -16,8 +16,16 @@ UNSEEN_SPLITS = {
 }
 """Folder of solutions of unseen variants by protocol, in the order of tables.
 
-The rules are those of ``environment.Protocol``; ``-masked`` hides from networks the flags that no training set.
+The rules are those of ``environment.Protocol``; ``MASKED`` hides from networks the flags that no training set.
 """
+
+MASKED = "-masked"
+"""Ending of such protocols."""
+
+
+def unseen_protocols(*, masked: bool) -> tuple[str, ...]:
+    """Protocols of unseen variants that hide flags, or those that do not; in the order of tables."""
+    return tuple(name for name in UNSEEN_SPLITS if name.endswith(MASKED) == masked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study.instances import instances_spec
-from polarvrp.study.layout import Layout
+from polarvrp.study.layout import Layout, unseen_protocols
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.shipped import WEIGHTS, shipped_folder, shipped_models, shipped_name, shipped_size
 from polarvrp.study.weights import find_weights, weights_digest
@@ -37,7 +37,7 @@ EVALUATION_CODE_VERSION = 2
 ANALYSIS_CODE_VERSION = 1
 TABLE_CODE_VERSION = 2
 
-PROTOCOLS = ("strict", "published")
+PROTOCOLS = unseen_protocols(masked=False)
 """Rules that unseen variants are solved by, each from the same trained policies."""
 
 ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp")

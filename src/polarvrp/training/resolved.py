@@ -8,9 +8,9 @@ from typing import Any
 
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.paradigms import unread_settings
+from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import StageConfig, TrainConfig
-from polarvrp.model.architectures import architecture_of
 from polarvrp.study.specs import parse_train_spec
 
 
