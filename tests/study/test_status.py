@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.studies import study
+from helpers.studies import study, trained
 from polarvrp.cli.main import main
 from polarvrp.cli.status import data_size, duration
 from polarvrp.config.study import StudyConfig
@@ -50,11 +50,6 @@ def make(paths: tuple[Path, ...]) -> None:
 def counts(status: Status, stage: str) -> dict[str, int]:
     states = status.states[stage]
     return {state: states.count(state) for state in dict.fromkeys(states)}
-
-
-def trained(layout: Layout, run: str, known: str, seconds: float = 600.0) -> None:
-    make((layout.weights(run),))
-    write_text(layout.metadata(run), json.dumps({"fingerprint": known, "total_seconds": seconds, "epochs": 300}))
 
 
 def test_an_empty_folder_has_everything_to_do(small: StudyConfig, layout: Layout) -> None:

@@ -11,6 +11,7 @@ from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.errors import ConfigError
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import shipped
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.figures import draw_figure, draw_figures
@@ -75,6 +76,11 @@ def test_grids_have_a_panel_a_backbone_with_means(folder: ResultsFolder) -> None
     assert titles == ["MTPOMO\nShared 3.50, PLE 1.50", "Ours\nShared 3.50, PLE 1.50"]
 
 
+def staged(folder: ResultsFolder, run: str, stages: list[dict[str, Any]]) -> None:
+    about = folder.root / "models" / run / "metadata.json"
+    about.write_text(json.dumps({"spec": {"training": {"stages": stages}}}), encoding="utf-8")
+
+
 def test_curves_go_by_instances_and_by_time(folder: ResultsFolder) -> None:
     """Costs of a stage on some variants do not compare; dotted lines mark where the next stage begins."""
     run = "moses-shared-rl-n10-s0"
@@ -82,9 +88,7 @@ def test_curves_go_by_instances_and_by_time(folder: ResultsFolder) -> None:
     path = folder.root / "models" / run / "history.parquet"
     history = pd.read_parquet(path).assign(stage=[1, 1, 2], instances_per_second=10.0, sampled_cost=[5.0, 4.0, 9.0])
     history.to_parquet(path)
-    stages: list[dict[str, Any]] = [{"name": "base", "variants": ["CVRP"]}, {"name": "mixture"}]
-    about = path.with_name("metadata.json")
-    about.write_text(json.dumps({"spec": {"training": {"stages": stages}}}), encoding="utf-8")
+    staged(folder, run, [{"name": "base", "variants": ["CVRP"]}, {"name": "mixture"}])
     cost, by_instances, by_time = drawn(Results(folder.root, "quick"), "training_curves").axes
     (costs, mark), (gaps, _), (timed, timed_mark) = (axes.get_lines() for axes in (cost, by_instances, by_time))
     assert costs.get_xydata().tolist() == [[2400, 9.0]]
@@ -92,6 +96,24 @@ def test_curves_go_by_instances_and_by_time(folder: ResultsFolder) -> None:
     assert timed.get_xydata()[:, 0].tolist() == [1, 2, 4] and by_time.get_xlabel() == "minutes of training"
     assert (mark.get_xdata()[0], timed_mark.get_xdata()[0], mark.get_linestyle()) == (1200, 2, ":")
     assert {axes.get_ylabel() for axes in (by_instances, by_time)} == {"gap to one local search (%)"}
+
+
+@pytest.mark.parametrize(
+    ("stages", "compared"),
+    [
+        ([{"num_customers": 5}, {}], [2.0, 3.0]),  # a curriculum of sizes: the first stage has shorter tours
+        ([{"variants": list(VARIANTS)}, {"variants": list(VARIANTS)}], [1.0, 2.0, 3.0]),
+    ],
+)
+def test_costs_are_drawn_of_the_instances_that_a_training_ends_with(
+    folder: ResultsFolder, stages: list[dict[str, Any]], compared: list[float]
+) -> None:
+    folder.train(RUN, [1.0] * 3, [0] * 3, [1.0] * 3)
+    path = folder.root / "models" / RUN / "history.parquet"
+    pd.read_parquet(path).assign(stage=[1, 2, 2], sampled_cost=[1.0, 2.0, 3.0]).to_parquet(path)
+    staged(folder, RUN, stages)
+    costs = drawn(Results(folder.root, "quick"), "training_curves").axes[0].get_lines()[0]
+    assert costs.get_ydata().tolist() == compared
 
 
 def test_the_beginning_of_a_long_training_does_not_flatten_the_rest(folder: ResultsFolder) -> None:

@@ -34,7 +34,7 @@ def write_training(layout: Layout, run: str) -> None:
     named = parse_run(run)
     training = {"paradigm": named.paradigm, "num_customers": 10, "epochs": 2}
     spec = {"model": {"backbone": named.backbone, "encoder": named.encoder}, "training": training}
-    rows = [{"epoch": epoch, "validation_gap_percent": 10.0 / epoch} for epoch in (1, 2)]
+    rows = [{"epoch": epoch, "validation_gap_percent": 10.0 / epoch, "seconds": 1.0} for epoch in (1, 2)]
     table = pa.Table.from_pylist(rows).replace_schema_metadata({"polarvrp": json.dumps({"spec": spec})})
     layout.model(run).mkdir(parents=True)
     pq.write_table(table, layout.history(run))
@@ -108,7 +108,7 @@ def test_gaps_of_a_run_are_its_summary(written: dict[str, OfflineRun]) -> None:
         "test/in_distribution/VRPTW/gap_percent": 3.0,
     }
     assert (found.run.run_group, found.run.job_type) == ("quick", "evaluate")
-    assert list(found.run.tags) == ["polarnet", "ple", "polar", "n10", "quick"]
+    assert list(found.run.tags) == ["polarnet", "ple", "polar", "n10", "default", "quick"]
     assert (found.config["paradigm"], found.config["parameters"]) == ("polar", 77)
 
 

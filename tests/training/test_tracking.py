@@ -36,7 +36,7 @@ RUN = "polarnet-ple-polar-n10-s0"
 TRAINING = {"paradigm": "polar", "num_customers": 10, "epochs": 3}
 SPEC = {"model": {"backbone": "polarnet"}, "training": TRAINING}
 DESCRIPTION = Description(run=RUN, spec=SPEC, scale="quick", facts={"parameters": 12345, "device": "a card"})
-ROWS = [{"epoch": epoch, "loss": 1.0 / epoch, "greedy_cost": None} for epoch in (1, 2, 3)]
+ROWS = [{"epoch": epoch, "loss": 1.0 / epoch, "greedy_cost": None, "seconds": 2.0 * epoch} for epoch in (1, 2, 3)]
 
 
 class FakeRun:
@@ -154,7 +154,7 @@ def test_training_in_stages_is_complete_after_the_last(tmp_path: Path, started: 
     for count in (3, 6):
         tracker = OfflineTracker(Description(run=RUN, spec=spec), tmp_path)
         for epoch in range(1, count + 1):
-            tracker.log_epoch({"epoch": epoch})
+            tracker.log_epoch({"epoch": epoch, "seconds": 1.0})
         tracker.finish()
         assert list(started) == ([RUN] if count == 6 else [])
     assert epochs(started[RUN]) == [1, 2, 3, 4, 5, 6]
@@ -209,10 +209,11 @@ def test_real_offline_run_holds_the_history_once(tmp_path: Path) -> None:
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=True)
     ((identity, written),) = offline_runs(tmp_path).items()
     assert [(row["epoch"], row["loss"]) for row in written.history] == [(row["epoch"], row["loss"]) for row in ROWS]
+    assert [row["trained_seconds"] for row in written.history] == [2.0, 6.0, 12.0]
     run = written.run
     assert (identity, run.run_id, run.display_name, run.project) == (RUN, RUN, RUN, "polarvrp")
     assert (run.run_group, run.job_type) == ("quick", "train")
-    assert list(run.tags) == ["polarnet", "ple", "polar", "n10", "quick"]
+    assert list(run.tags) == ["polarnet", "ple", "polar", "n10", "default", "quick"]
     config = written.config
     assert (config["backbone"], config["encoder"], config["paradigm"], config["scale"]) == (
         *RUN.split("-")[:3],
@@ -226,7 +227,9 @@ def test_real_offline_run_holds_the_history_once(tmp_path: Path) -> None:
 def write_model(results: Path, run: str = RUN) -> Path:
     folder = results / "models" / run
     folder.mkdir(parents=True)
-    schema = pa.schema({"epoch": pa.int32(), "loss": pa.float64(), "greedy_cost": pa.float64()})
+    schema = pa.schema(
+        {"epoch": pa.int32(), "loss": pa.float64(), "greedy_cost": pa.float64(), "seconds": pa.float64()}
+    )
     table = pa.Table.from_pylist(ROWS, schema.with_metadata({"polarvrp": json.dumps({"spec": SPEC})}))
     pq.write_table(table, folder / "history.parquet")
     return folder

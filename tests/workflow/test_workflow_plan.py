@@ -11,12 +11,16 @@ import pytest
 
 from helpers.library_texts import SOLOMON, TWINS
 from helpers.snakemake import Workflow, snakemake
+from helpers.studies import trained
 from polarvrp.catalog.experiments import tables
 from polarvrp.config.loading import load_study
+from polarvrp.files import write_text
 from polarvrp.machine import has_gpu_driver
 from polarvrp.study.inventory import inventory
 from polarvrp.study.layout import Layout
+from polarvrp.study.runs import parse_run
 from polarvrp.study.shipped import shipped_models
+from polarvrp.study.specs import fingerprint, train_spec
 
 ROOT = Path(__file__).parents[2]
 SMALL_JOBS_GPU = "gpu=1" if has_gpu_driver() else "gpu=0"
@@ -140,10 +144,27 @@ def test_ablations_add_the_grids_and_sweeps(workflow: Workflow) -> None:
 def test_trained_ablation_stays_in_its_table(workflow: Workflow, tmp_path: Path) -> None:
     table = "results/tables/training_paradigms.parquet"
     assert workflow.dry(table).jobs["evaluate_policy"] == 3
-    weights = tmp_path / "results/models/mvmoe_ablation-shared-po-n10-s0/weights.safetensors"
-    weights.parent.mkdir(parents=True)
-    weights.touch()
-    assert workflow.dry(table).jobs["evaluate_policy"] == 4
+    study, run = load_study(folder=ROOT / "config"), parse_run("mvmoe_ablation-shared-po-n10-s0")
+    for known, listed in ((fingerprint(train_spec(study, run)), 4), ("another", 3)):  # which would be trained again
+        trained(Layout(tmp_path / "results"), run.name, known)
+        assert workflow.dry(table).jobs["evaluate_policy"] == listed
+
+
+def test_solvers_are_rows_where_their_solutions_are_there_or_made_anyway(workflow: Workflow, tmp_path: Path) -> None:
+    own = tmp_path / "study.yaml"
+    own.write_text(
+        "scale: paper\nvariants: [CVRP, VRPMB]\nbackbones: [polarnet]\nexperiments: [in_distribution, zero_shot]"
+    )
+
+    def inputs(*words: str) -> str:
+        printed = workflow(*words, "--dry-run", "--configfile", own).output
+        return printed.partition("build_in_distribution:")[2].partition("output:")[0]
+
+    table, solutions = "results/tables/in_distribution.parquet", "references/test/pyvrp/CVRP-n50.parquet"
+    assert "evaluations" in inputs(table) and "references" not in inputs(table)
+    assert solutions in inputs() and solutions in inputs(table, "references")
+    write_text(tmp_path / "results" / solutions, "by a solver")
+    assert "solve_reference_chunk" not in workflow.dry(table, "--configfile", own).jobs
 
 
 def test_targets_users_name(workflow: Workflow) -> None:

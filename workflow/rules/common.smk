@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 from polarvrp.catalog import limits
@@ -10,7 +11,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, table
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.study import experiments, external, shipped
+from polarvrp.study import at_hand, experiments, external, shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import UNSEEN_SPLITS, Layout, unseen_protocols
@@ -39,6 +40,8 @@ STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
 SHIPPED_SIZES = [n for n in study.solved_sizes if shipped.shipped_name(n) in shipped.shipped_models()]
 
+TRAINED = at_hand.trained_runs(study, layout)
+
 with exit_on_mistake("configuration"):
     EXTERNAL_FILES = external.external_files(study.external_methods)
     # Read with each specification; a mistake in them is told here.
@@ -48,13 +51,14 @@ with exit_on_mistake("configuration"):
 
 # The machine's part, which a profile overrides by set-threads and set-resources. Jobs of the small scales run side by
 # side, a core each, unless a GPU is there to share. At full scale every job on a GPU takes the same cores, for the
-# refinement of trainings: whatever ends on a GPU leaves room for whatever is next there.
+# refinement of trainings: whatever ends on a GPU leaves room for whatever is next there. A quarter of a GPU's share is
+# left to solvers.
 workflow.global_resources.setdefault("gpu", 1)  # the default profile says so too; here for those who bypass it
 
 SMALL_JOBS = study.scale != "paper"
 CORES_OF_A_GPU = workflow.cores // max(workflow.global_resources["gpu"].value, 1)
 ANALYSIS_THREADS = 1 if SMALL_JOBS else 4
-GPU_JOB_THREADS = 1 if SMALL_JOBS else max(min(CORES_OF_A_GPU, 16), 1)
+GPU_JOB_THREADS = 1 if SMALL_JOBS else max(min(3 * CORES_OF_A_GPU // 4, 16), 1)
 GPUS = 0 if SMALL_JOBS and not has_gpu_driver() else 1
 TRAINING_PRIORITY = 1  # before evaluations and everything else
 
@@ -125,14 +129,11 @@ def set_x_costs(runs):
     return [SET_X.format(run=run.name) for run in runs]
 
 
-def runs_at_hand():
-    """Runs that tables list beside those that they ask for: trained ones, and those that a target makes anyway."""
-    asked = experiments.asked_runs(study, workflow.dag_settings.targets)
-    return [run for run in experiments.every_run(study) if run in asked or Path(WEIGHTS.format(run=run.name)).exists()]
-
-
+@cache
 def listed_runs(table):
-    return experiments.table_runs(study, table, runs_at_hand())
+    """Runs of a table: those that it compares, and others that are there or made by a target anyway."""
+    made = experiments.asked_runs(study, workflow.dag_settings.targets)
+    return experiments.table_runs(study, table, at_hand.beside(study, layout, table, TRAINED, made))
 
 
 # The user's own files; what reads them is loaded for those who have some
@@ -197,10 +198,29 @@ def external_methods():
     return f"--external {shlex.quote(json.dumps(methods))}" if methods else ""
 
 
+def listed_sizes(name):
+    return sorted({run.num_customers for run in listed_runs(name)})
+
+
 def solved(name, variants):
-    runs = listed_runs(name)
-    sizes = {run.num_customers for run in runs}.intersection(study.solved_sizes)
-    return evaluations(runs, variants) + references(sorted(sizes), variants)
+    sizes = [n for n in listed_sizes(name) if n in study.solved_sizes]
+    return evaluations(listed_runs(name), variants) + references(sizes, variants)
+
+
+def variants_of(name):
+    """Of a table of test sets."""
+    return study.zero_shot_variants if "unseen_variants" in EXPERIMENTS[name].needs else study.training_variants
+
+
+def all_are_solved():
+    """Whether a target makes references of every size, whatever tables need."""
+    named = workflow.dag_settings.targets
+    return "references" in named or (study.scale == "paper" and (not named or "all" in named))
+
+
+def solver_rows(name):
+    """Solutions by solvers that a table lists and that no gap needs."""
+    return references([n for n in listed_sizes(name) if n not in study.solved_sizes], variants_of(name))
 
 
 def shipped_evaluations(variants):
@@ -209,20 +229,21 @@ def shipped_evaluations(variants):
 
 
 def solved_by_shipped(name):
-    unseen = "unseen_variants" in EXPERIMENTS[name].needs
-    variants = study.zero_shot_variants if unseen else study.training_variants
-    return shipped_evaluations(variants) + references(SHIPPED_SIZES, variants)
+    return shipped_evaluations(variants_of(name)) + references(SHIPPED_SIZES, variants_of(name))
 
 
 def other_efforts(name):
     """Solutions of training variants without symmetries, and by solvers in parts of their limit."""
     runs = listed_runs(name)
-    sizes = sorted({run.num_customers for run in runs})
     plain = [
         PLAIN.format(run=run.name, variant=v, n=run.num_customers) for run in runs for v in study.training_variants
     ]
     limited = expand(
-        LIMITED, solver=study.references.solvers, part=limits.LIMITS, variant=study.training_variants, n=sizes
+        LIMITED,
+        solver=study.references.solvers,
+        part=limits.LIMITS,
+        variant=study.training_variants,
+        n=listed_sizes(name),
     )
     return plain + limited
 
@@ -233,9 +254,10 @@ NEEDS = {
     "unseen_variants": lambda name: solved(name, study.zero_shot_variants)
     + evaluations(listed_runs(name), study.zero_shot_variants, UNSEEN["published"]),
     "masked_flags": lambda name: masked_evaluations(experiments.masked_runs(study, listed_runs(name))),
+    "solvers": lambda name: solver_rows(name) if all_are_solved() else [],
     "shipped": solved_by_shipped,
     "efforts": other_efforts,
-    "test_sets": lambda name: test_sets(sorted({run.num_customers for run in listed_runs(name)})),
+    "test_sets": lambda name: test_sets(listed_sizes(name)),
     "set_x": lambda name: set_x_costs(listed_runs(name)),
     "histories": lambda name: histories(listed_runs(name)),
     "margins": lambda name: analyses_of(listed_runs(name), "preference_margins"),
@@ -321,7 +343,12 @@ def architectures_spec(wildcards):
 
 
 def table_spec(table):
-    return jobs.canonical(jobs.table_spec(study, table, listed_runs(table)))
+    """With the times of solvers' solutions that are there: as inputs they would be solved again, which may take weeks."""
+    spec = jobs.table_spec(study, table, listed_runs(table))
+    if "solvers" in EXPERIMENTS[table].needs and not all_are_solved():
+        there = [path for path in solver_rows(table) if Path(path).exists()]
+        spec |= {"solved": {path: Path(path).stat().st_mtime_ns for path in there}} if there else {}
+    return jobs.canonical(spec)
 
 
 # Single settings, as command lines want them

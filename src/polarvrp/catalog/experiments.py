@@ -65,7 +65,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             render="polarvrp.tables.gap_tables:render_in_distribution",
             keys=_GAP_KEYS,
             values=_GAP_VALUES,
-            needs=("training_variants", "shipped"),
+            needs=("training_variants", "solvers", "shipped"),
             target="evaluate",
             paper="polarvrp.tables.comparison:compare_test_sets",
             figure=Figure(
@@ -86,7 +86,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             render="polarvrp.tables.gap_tables:render_zero_shot",
             keys={**_GAP_KEYS, "protocol": TEXT},
             values=_GAP_VALUES,
-            needs=("unseen_variants", "masked_flags", "shipped"),
+            needs=("unseen_variants", "masked_flags", "solvers", "shipped"),
             target="zero_shot",
             paper="polarvrp.tables.comparison:compare_test_sets",
             figure=Figure(
@@ -243,7 +243,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 **dict.fromkeys(("instances", "variants"), INTEGER),
                 "reference": TEXT,
             },
-            needs=("training_variants", "efforts"),
+            needs=("training_variants", "efforts", "solvers"),
             target="tables",
             group="summary",
             figure=Figure(

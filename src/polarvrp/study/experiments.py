@@ -166,8 +166,9 @@ def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ())
         at_hand: Runs that were trained, or are about to be, whatever the table asks for.
     """
     own = experiment_runs(study, name)
-    if name == "in_distribution":
-        return [run for run in every_run(study) if run in own or run in at_hand]
+    if name in ("in_distribution", "zero_shot", "set_x"):
+        known = [run for run in every_run(study) if run in at_hand]
+        return _distinct((*own, *known, *at_hand))
     if EXPERIMENTS[name].grid is not None:
         whole = experiment_runs(study.replace(grid_backbones=grid_backbones()), name)
         return [run for run in whole if run in own or run in at_hand]

@@ -10,6 +10,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.catalog.limits import LIMITS, PLAIN
 from polarvrp.config.study import StudyConfig
 from polarvrp.study import experiments
+from polarvrp.study.at_hand import beside
 from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout, unseen_protocols
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.shipped import shipped_models, shipped_name
@@ -44,17 +45,17 @@ class Job:
     core_seconds: float | None = None
 
 
-def inventory(study: StudyConfig, layout: Layout, trained: Iterable[RunSpec]) -> dict[str, list[Job]]:
+def inventory(study: StudyConfig, layout: Layout, trained: Collection[RunSpec]) -> dict[str, list[Job]]:
     """Jobs that the workflow's target ``all`` needs, done or not, by stage.
 
     Args:
         study: The study.
         layout: Of its results.
-        trained: Runs that tables list beside those that they ask for.
+        trained: Runs that were trained, which tables may list beside those that they ask for.
     """
-    at_hand = {*experiments.study_runs(study), *trained}
+    made = experiments.study_runs(study)
     names = [name for name in EXPERIMENTS if name in study.experiments or name not in tables()]
-    listed = {name: experiments.table_runs(study, name, at_hand) for name in names}
+    listed = {name: experiments.table_runs(study, name, beside(study, layout, name, trained, made)) for name in names}
 
     def runs_for(*needs: str) -> list[RunSpec]:
         """Runs of the experiments that have one of these needs, each once."""

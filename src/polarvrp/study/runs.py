@@ -99,11 +99,16 @@ class RunSpec:
         return f"{self.backbone}-{self.encoder}-{self.paradigm}"
 
     @property
+    def departures(self) -> tuple[str, ...]:
+        """What the name says of settings off their defaults, e.g. ``("kappa2",)``."""
+        values = {suffix: getattr(self, setting) for setting, suffix in SUFFIXES.items()}
+        swept = tuple(f"{suffix}{_digits(value)}" for suffix, value in values.items() if value is not None)
+        return swept if self.variants is None else (*swept, self.variants)
+
+    @property
     def tail(self) -> str:
         """Ablation suffixes and seed."""
-        values = {suffix: getattr(self, setting) for setting, suffix in SUFFIXES.items()}
-        swept = "".join(f"-{suffix}{_digits(value)}" for suffix, value in values.items() if value is not None)
-        return f"{swept}{'' if self.variants is None else f'-{self.variants}'}-s{self.seed}"
+        return "".join(f"-{word}" for word in (*self.departures, f"s{self.seed}"))
 
     @property
     def method(self) -> str:

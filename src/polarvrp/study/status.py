@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from polarvrp.config.study import StudyConfig
-from polarvrp.study.experiments import every_run
+from polarvrp.study.at_hand import recorded, trained_runs
 from polarvrp.study.inventory import Job, inventory
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec, parse_run
@@ -84,8 +84,7 @@ def study_status(study: StudyConfig, layout: Layout) -> Status:
         layout: Of its results.
     """
     files = _files(layout.root)
-    trained = [run for run in every_run(study) if layout.weights(run.name) in files]
-    jobs = inventory(study, layout, trained)
+    jobs = inventory(study, layout, trained_runs(study, layout))
     specs = {str(job.run.name): train_spec(study, job.run) for job in jobs["trainings"] if job.run}
     outdated = [run for run in specs if layout.weights(run) in files and _foreign(layout, run, specs[run])]
     opened = _open_files(layout.root)
@@ -161,15 +160,8 @@ def _opened() -> Iterator[Path]:
 
 def _foreign(layout: Layout, run: str, spec: Mapping[str, Any]) -> bool:
     """Whether a model was trained by another specification, as far as its metadata says."""
-    known = _metadata(layout, run).get("fingerprint")
+    known = recorded(layout, run).get("fingerprint")
     return known is not None and known != fingerprint(spec)
-
-
-def _metadata(layout: Layout, run: str) -> dict[str, Any]:
-    try:
-        return dict(json.loads(layout.metadata(run).read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return {}
 
 
 def _trainings(layout: Layout, states: Mapping[str, State], specs: Mapping[str, Mapping[str, Any]]) -> list[Training]:
@@ -208,7 +200,7 @@ def _epoch_seconds(layout: Layout, run: str, history: list[dict[str, Any]]) -> f
     """Seconds of an epoch: lately, where the training goes on; on average, where it is complete."""
     if history:
         return fmean(row["seconds"] + (row.get("seconds_validate") or 0.0) for row in history[-LAST_EPOCHS:])
-    metadata = _metadata(layout, run)
+    metadata = recorded(layout, run)
     return metadata["total_seconds"] / metadata["epochs"] if metadata.get("epochs") else None
 
 

@@ -13,7 +13,7 @@ from polarvrp.tables.sources import Results
 
 def at_defaults(run: RunSpec) -> bool:
     """Whether a run's name says nothing but what it trains, its size and its seed."""
-    return run.tail == f"-s{run.seed}"
+    return not run.departures
 
 
 def smallest_size(runs: Iterable[RunSpec]) -> list[RunSpec]:

@@ -1,6 +1,7 @@
 """Training curves against instances and against time; stages of a curriculum marked."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from polarvrp.catalog.experiments import Experiment
+from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.drawing import MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.figures import figure_of
@@ -21,14 +23,17 @@ VALIDATION_GAP = "gap to one local search (%)"
 BEGINNING = 20
 """What part of a long training, the first twentieth, may lie above the axis: it falls many times as far as the rest."""
 
+_Instances = tuple[frozenset[str], int]
+"""Variants and number of customers."""
+
 _UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
 def training_curves(results: Results, experiment: Experiment) -> Figure:
     """Sampled cost and validation gap by instances, and the gap by time; a row of panels a size, a line a seed.
 
-    Costs are drawn where instances are those of all training variants: a stage on some of them has costs of its own.
-    Dotted lines mark where the stages of a training begin.
+    Costs are drawn where instances are of the variants and size that most runs end with: other stages have costs of
+    their own. Dotted lines mark where the stages of a training begin.
     """
     trained, labels = results.trained_runs(), results.labels
     runs = [run for run in trained if stem_of(run.method) in labels] or trained
@@ -42,7 +47,9 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
     figure = Figure(figsize=(12.5, 0.9 + 2.6 * len(sizes)), layout="constrained")
     axes_grid = figure.subplots(len(sizes), 3, squeeze=False)
     for panels, size in zip(axes_grid, sizes, strict=True):
-        histories = {run: _progress(results, run) for run in runs if run.num_customers == size}
+        of_size = {run: _instances_of_stages(results, run) for run in runs if run.num_customers == size}
+        usual = Counter(kinds[-1] for kinds in of_size.values()).most_common(1)[0][0]
+        histories = {run: _progress(results, run, kinds, usual) for run, kinds in of_size.items()}
         longest = max(history["elapsed"].max() for history in histories.values())
         unit, name = next(((unit, name) for unit, name in _UNITS if longest >= 2 * unit), _UNITS[-1])
         for run, history in histories.items():
@@ -65,14 +72,29 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
     return figure
 
 
-def _progress(results: Results, run: RunSpec) -> pd.DataFrame:
-    """History with ``elapsed`` seconds, ``instances`` so far, and the costs that compare with those of other runs."""
+def _instances_of_stages(results: Results, run: RunSpec) -> list[_Instances]:
+    """Variants and size of the instances of each stage."""
+    metadata = results.metadata(run) if results.layout.metadata(run.name).is_file() else {}
+    stages = metadata.get("spec", {}).get("training", {}).get("stages") or [{}]
+    return [
+        (frozenset(stage.get("variants", TRAINING_VARIANTS)), stage.get("num_customers", run.num_customers))
+        for stage in stages
+    ]
+
+
+def _progress(results: Results, run: RunSpec, kinds: Sequence[_Instances], usual: _Instances) -> pd.DataFrame:
+    """History with ``elapsed`` seconds, ``instances`` so far, and the costs that compare with those of other runs.
+
+    Args:
+        results: Where the history lies.
+        run: The run.
+        kinds: Instances of each of its stages.
+        usual: Those whose costs compare.
+    """
     history = results.history(run).sort_values("epoch")
     history = history.reindex(columns=[*{*history, "stage", "sampled_cost", "validation_gap_percent"}])
     rate = history["instances_per_second"] if "instances_per_second" in history else float("nan")
-    metadata = results.metadata(run) if results.layout.metadata(run.name).is_file() else {}
-    stages = metadata.get("spec", {}).get("training", {}).get("stages", ())
-    own = [number for number, stage in enumerate(stages, 1) if "variants" in stage]
+    own = [number for number, kind in enumerate(kinds, 1) if kind != usual]
     return history.assign(
         elapsed=history["seconds"].cumsum(),
         instances=(history["seconds"] * rate).cumsum(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -146,7 +147,7 @@ class OnlineTracker:
         """Send the epoch, and remember that."""
         self._rows[row["epoch"]] = row
         if row["epoch"] > self._last_epoch:
-            _log(self._wandb_run, row)
+            _log(self._wandb_run, list(self._rows.values()))
             self._last_epoch = row["epoch"]
             self._remember()
 
@@ -274,8 +275,8 @@ def _replay(
     identity = ledger.new_id()
     wandb_run = start_training_run(identity, description, directory, mode, tags)
     try:
-        for row in rows:
-            _log(wandb_run, row)
+        for count in range(1, len(rows) + 1):
+            _log(wandb_run, rows[:count])
     finally:
         wandb_run.finish()
     ledger.add(identity, _content(rows))
@@ -286,5 +287,7 @@ def _content(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def _log(wandb_run: Any, row: Row) -> None:
-    wandb_run.log({key: value for key, value in row.items() if value is not None}, step=row["epoch"])
+def _log(wandb_run: Any, rows: Sequence[Row]) -> None:
+    """The last of some rows, with the seconds of all, which W&B does not add up by itself."""
+    values = {**rows[-1], "trained_seconds": math.fsum(row["seconds"] for row in rows)}
+    wandb_run.log({key: value for key, value in values.items() if value is not None}, step=values["epoch"])

@@ -45,10 +45,10 @@ class Description:
 
     @property
     def tags(self) -> list[str]:
-        """Backbone, encoder, paradigm, size and scale, by which runs are found."""
+        """Backbone, encoder, paradigm, size, settings off their defaults, and scale, by which runs are found."""
         run = parse_run(self.run)
-        words = (run.backbone, run.encoder, run.paradigm, f"n{run.num_customers}", self.scale)
-        return [word for word in words if word is not None]
+        words = (run.backbone, run.encoder, run.paradigm, f"n{run.num_customers}", *(run.departures or ("default",)))
+        return [*words, *([] if self.scale is None else [self.scale])]
 
     @property
     def config(self) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""What tables list beside what they ask for: runs and solutions that are there, and would not be made again for it."""
+
+from pathlib import Path
+
+import pytest
+
+from helpers.studies import trained
+from polarvrp.config.study import StudyConfig
+from polarvrp.files import write_text
+from polarvrp.study.at_hand import beside, trained_runs
+from polarvrp.study.experiments import table_runs
+from polarvrp.study.layout import Layout
+from polarvrp.study.runs import parse_run
+from polarvrp.study.specs import fingerprint, train_spec
+
+SEED, LARGE = "polarnet-ple-polar-n50-s7", "polarnet-shared-rl-n100-s0"
+"""A seed that the study does not name, and a run of its cost table."""
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "results")
+
+
+def train(study: StudyConfig, layout: Layout, *runs: str) -> None:
+    for run in runs:
+        trained(layout, run, fingerprint(train_spec(study, parse_run(run))))
+
+
+def test_runs_are_at_hand_that_the_study_would_not_train_again(paper: StudyConfig, layout: Layout) -> None:
+    train(paper, layout, SEED, LARGE)
+    trained(layout, "mtpomo-shared-rl-n50-s0", "of another study")
+    trained(layout, "polarnet-ple-polar-n10-s0", "of a size that the study does not have")
+    write_text(layout.weights("mvmoe-shared-rl-n50-s0"), "without metadata")
+    write_text(layout.weights("my old models"), "x")
+    assert [run.name for run in trained_runs(paper, layout)] == [SEED, LARGE]
+
+
+def test_main_tables_list_them(paper: StudyConfig, layout: Layout) -> None:
+    """``in_distribution`` every one; tables of one size those whose solutions are there too."""
+    train(paper, layout, SEED, LARGE)
+    runs, made = trained_runs(paper, layout), [parse_run("polarnet-ple-po-n50-s0")]
+
+    def others(name: str) -> list[str]:
+        listed = table_runs(paper, name, beside(paper, layout, name, runs, made))
+        return [run.name for run in listed if run not in table_runs(paper, name)]
+
+    assert others("in_distribution") == ["polarnet-ple-po-n50-s0", LARGE, SEED]
+    assert others("set_x") == others("zero_shot") == []
+    write_text(layout.set_x(LARGE), "x")
+    files = [
+        layout.unseen_evaluation(LARGE, variant, 100, protocol)
+        for protocol in ("strict", "published")
+        for variant in paper.zero_shot_variants
+    ]
+    for path in files:
+        write_text(path, "x")
+    assert others("set_x") == others("zero_shot") == [LARGE]
+    files[-1].unlink()
+    assert others("zero_shot") == []
+    assert others("training_cost") == []
