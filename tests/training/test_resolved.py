@@ -14,6 +14,7 @@ from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import parse_train_spec, train_spec
+from polarvrp.training.constants import constants_of
 from polarvrp.training.resolved import resolved_config
 
 
@@ -32,6 +33,29 @@ def test_every_option_is_there_with_what_it_amounts_to(tmp_path: Path) -> None:
     assert ours["training"]["initial_weights"] is None
     assert ours["validation"] == {"code": 1, "seed": 4321, "instances": 1000}
     assert ours["training"]["stages"][0]["batch_size"] == 256
+
+
+def constants(tmp_path: Path, run: str, **own: Any) -> dict[str, Any]:
+    return constants_of(*parse_train_spec(train_spec(study(tmp_path, scale="paper", **own), parse_run(run))))
+
+
+def test_constants_are_those_that_a_training_uses(tmp_path: Path) -> None:
+    """Numbers of the paper and of the authors' code that no option changes."""
+    ours = constants(tmp_path, "polarnet-ple-polar-n50-s0")
+    local_search = {"neighbours": 50, "penalties": [12.0, 200.0, 3000.0, 100000.0]}
+    assert ours == {
+        "logit_clip": 10.0,
+        "pointer_precision": "float32",
+        "decoder_ramp_epochs": 1,
+        "rotary_base": 10000.0,
+        "prompt_bottleneck": 16,
+        "local_search": local_search,
+    }
+    theirs = constants(tmp_path, "mvmoe-shared-rl-n50-s0")
+    assert theirs["mixture"] == {"experts": 4, "picked": 2, "loss_coefficient": 0.001}
+    assert "reward_mean_old_share" not in theirs and "local_search" not in theirs
+    assert constants(tmp_path, "routefinder-shared-rl-n50-s0")["reward_mean_old_share"] == 0.75
+    assert constants(tmp_path, "moses-shared-rl-n50-s0")["adapter_rank"] == 32
 
 
 def test_what_a_paradigm_never_reads_is_null(tmp_path: Path) -> None:

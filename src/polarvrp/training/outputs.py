@@ -15,6 +15,7 @@ from polarvrp.model.saving import save_policy
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.checkpoints import Position
+from polarvrp.training.constants import constants_of
 from polarvrp.training.history import write_history
 from polarvrp.training.resolved import resolved_config
 
@@ -61,6 +62,7 @@ def write_outputs(
         "fingerprint": fingerprint(spec),
     }
     resolved = resolved_config(run, spec, policy.config, str(metadata["precision"]))
+    resolved["constants"] = constants_of(policy.config, config)
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False))
     provenance = {
         key: metadata[key]
