@@ -68,7 +68,10 @@ def test_figures_prints_each_path(root: Path, capsys: pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         (["tables", "zeroshot"], "unknown table 'zeroshot'; there are in_distribution, zero_shot"),  # a typo
-        (["tables", "set_x"], "make them with: snakemake --cores all set_x"),  # nothing made yet
+        (
+            ["tables", "set_x"],
+            "make them with: snakemake --cores all results/tables/set_x.parquet --config scale=quick",
+        ),  # nothing made yet
         (["tables", "--scale", "paper"], "holds no results"),  # only quick results exist
         (["tables", "in_distribution", "--runs", "polarnet"], "'polarnet' names no run"),  # no run's name
         (["tables", "in_distribution", "--runs", "mtpomo-shared-rl-n10-s0"], "does not exist"),  # a run not made yet

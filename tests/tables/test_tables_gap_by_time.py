@@ -48,10 +48,20 @@ def test_a_row_an_effort(quick: Results) -> None:
         ("polarnet-ple-polar-s0", "×1", 4.0, pytest.approx(2.0)),
         ("polarnet-ple-polar-s0", "×8", 2.0, pytest.approx(16.0)),
     ]
-    assert [(row["instances"], row["variants"], row["reference"]) for row in rows[1:3]] == [
-        (2, 2, "pyvrp"),
-        (4, 2, "pyvrp"),
+    assert [(row["instances"], row["left_out"], row["variants"], row["reference"]) for row in rows[1:3]] == [
+        (2, 0, 2, "pyvrp"),
+        (4, 0, 2, "pyvrp"),
     ]
+
+
+def test_instances_without_a_solution_are_counted(quick: Results, folder: ResultsFolder) -> None:
+    folder.solve("ortools", "CVRP", 10, [None, 10.5], seconds=10.0)
+    experiment = EXPERIMENTS["gap_by_time"]
+    frame = build_table(quick, experiment)
+    whole = frame[(frame["method"] == "ortools") & (frame["effort"] == "its limit")].iloc[0]
+    assert (whole["instances"], whole["left_out"], whole["gap_percent"]) == (4, 1, pytest.approx(4.0))
+    (table,) = print_experiment(frame, experiment)
+    assert "its limit, 1 left out" in table.text.to_numpy()
 
 
 def test_it_is_printed_and_drawn(quick: Results) -> None:

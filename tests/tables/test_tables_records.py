@@ -149,7 +149,6 @@ def test_a_new_experiment(folder: ResultsFolder, monkeypatch: pytest.MonkeyPatch
         keys={"encoder": TEXT},
         values={"trainings": INTEGER, "share": REAL},
         needs=("training_variants",),
-        target="evaluate",
         paper="encoder_counts:compare_counts",
         figure=Figure(title="Trainings by encoder", caption="A bar an encoder.", draw="encoder_counts:draw_counts"),
     )

@@ -58,7 +58,7 @@ def test_quick_plans_every_stage(plan: Plans) -> None:
         "analyse_architectures": 1,
         "write_report": 1,
         "all": 1,
-        "total": 408 + ships,
+        "total": 409 + ships,
     }
 
 
@@ -138,6 +138,7 @@ def test_ablations_add_the_grids_and_sweeps(workflow: Workflow) -> None:
         "build_task_experts",
         "build_refinement_start",
     }
+    assert {name for name in jobs if name.startswith("draw_")} == {"draw_training_paradigms", "draw_encoder_settings"}
     assert workflow.dry("all", "ablations").jobs["train_policy"] == 22 + 32
 
 
@@ -177,13 +178,14 @@ def test_any_single_file(workflow: Workflow) -> None:
     run = workflow.dry(
         "results/models/mtpomo_ablation-ple-polar-n50-s1/weights.safetensors",
         "results/tables/temperature.parquet",
-        "results/tables/paper_comparison.parquet",  # which no list of experiments of this scale names
+        "results/tables/paper_comparison.parquet",
+        "results/tables/gap_by_time.parquet",  # which no list of experiments of this scale names
         "results/references/validation/pyvrp/CVRP-n20.parquet",
         "results/datasets/test/MDVRPMBLTW-n100.npz",
         "results/set_x/polarnet-shared-po-n20-alpha0.03-s2.parquet",
     )
     assert run.code == 0
-    assert run.jobs["build_temperature"] == run.jobs["build_paper_comparison"] == 1
+    assert run.jobs["build_temperature"] == run.jobs["build_gap_by_time"] == 1
     assert run.jobs["evaluate_set_x"] == 7 + 1, "those of a table that the comparison reads, and the one of its own"
 
 

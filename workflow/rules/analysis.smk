@@ -6,6 +6,7 @@ rule analyse_margins:
         MARGINS,
     log:
         layout.log("analyse_margins", "{run}"),
+    localrule: True
     conda:
         "../envs/main.yaml"
     threads: 1

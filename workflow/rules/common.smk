@@ -182,9 +182,12 @@ def tables(names=study.experiments):
     return [layout.table(name) for name in names]
 
 
+def drawn(names):
+    return [layout.figure(name) for name in names if EXPERIMENTS[name].figure]
+
+
 def figures():
-    drawn = [name for name in EXPERIMENTS if EXPERIMENTS[name].figure]
-    return [layout.figure(name) for name in drawn if name in study.experiments or name not in table_names()]
+    return drawn(name for name in EXPERIMENTS if name in study.experiments or name not in table_names())
 
 
 def own_labels():

@@ -38,11 +38,13 @@ rule set_x:
 rule ablations:
     input:
         tables(ablations()),
+        drawn(ablations()),
 
 
 rule analyses:
     input:
         tables(analyses()),
+        drawn(analyses()),
 
 
 rule tables:

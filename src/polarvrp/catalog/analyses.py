@@ -22,7 +22,6 @@ ANALYSES: tuple[Experiment, ...] = (
         keys={"metric": TEXT, "seed": INTEGER},
         values={"epsilon_percent": REAL, "po": REAL, "polar": REAL, "num_customers": INTEGER},
         needs=("margins",),
-        target="analyses",
         group="analysis",
         methods=(
             Method(label="PO", **OWN_MODEL, paradigm="po"),
@@ -50,7 +49,6 @@ ANALYSES: tuple[Experiment, ...] = (
             **dict.fromkeys(("num_customers", "variants", "instances"), INTEGER),
         },
         needs=("experts",),
-        target="analyses",
         group="analysis",
         methods=(Method(label="Ours", **OWN_MODEL, paradigm="polar"),),
         paper="polarvrp.tables.experts:compare_contributions",
@@ -75,7 +73,6 @@ ANALYSES: tuple[Experiment, ...] = (
             **dict.fromkeys(("num_customers", "instances"), INTEGER),
         },
         needs=("experts",),
-        target="analyses",
         group="analysis",
         grid=Grid(axis="encoder", paradigm="polar", values=("ple",)),
         figure=Figure(
@@ -99,7 +96,6 @@ ANALYSES: tuple[Experiment, ...] = (
             **dict.fromkeys(("points", "num_customers"), INTEGER),
         },
         needs=("embeddings",),
-        target="analyses",
         group="analysis",
         grid=Grid(axis="encoder", paradigm="polar", values=("shared", "ple")),
         figure=Figure(
@@ -123,7 +119,6 @@ ANALYSES: tuple[Experiment, ...] = (
             ("parameters", "encoder_multiply_adds", "decoder_multiply_adds", "multiply_adds", "steps"), INTEGER
         ),
         needs=("architectures",),
-        target="analyses",
         group="analysis",
         paper="polarvrp.tables.architectures:compare_architectures",
         figure=Figure(

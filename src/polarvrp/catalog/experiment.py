@@ -81,7 +81,6 @@ class Experiment:
             ``shipped`` models; those of other ``efforts``; the ``test_sets`` themselves;
             ``set_x`` costs; ``histories`` of its runs; an analysis of each of them, ``margins``, ``experts`` or
             ``embeddings``; ``architectures`` without any run; other ``tables``.
-        target: Target of the workflow that makes what is missing.
         group: ``main`` tables, ``ablation`` grids and sweeps, ``analysis`` of trained models, or ``summary``.
         grid: Set for a grid.
         sweep: Set for a sweep.
@@ -100,7 +99,6 @@ class Experiment:
     keys: dict[str, str]
     values: dict[str, str]
     needs: tuple[str, ...]
-    target: str
     group: str = "main"
     grid: Grid | None = None
     sweep: Sweep | None = None

@@ -45,7 +45,6 @@ def _sweep(name: str, title: str, caption: str, paper: str, sweep: Sweep) -> Exp
             "reference": TEXT,
         },
         needs=("training_variants", "histories"),
-        target="ablations",
         group="ablation",
         sweep=sweep,
         paper=paper,
@@ -66,7 +65,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys=_GAP_KEYS,
             values=_GAP_VALUES,
             needs=("training_variants", "solvers", "shipped"),
-            target="evaluate",
             paper="polarvrp.tables.comparison:compare_test_sets",
             figure=Figure(
                 title="Gap to the reference on the training variants",
@@ -77,9 +75,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             name="zero_shot",
             title="Zero-shot performance on variants unseen in training",
-            caption="Mean cost and gap on the 32 variants with mixed backhauls or several depots, which no model saw "
-            "in training, by the rules of the problem and by those of the published environments; models of one size, "
-            "over all instances of each test set. "
+            caption="Mean cost and gap on the 32 variants with mixed backhauls or several depots, none of which is "
+            "one of the paper's training variants, by the rules of the problem and by those of the published "
+            "environments; models of one size, over all instances of each test set. "
             f"{_GAP}. Bold marks the best trained policy.",
             runs="polarvrp.study.experiments:transfer_runs",
             rows="polarvrp.tables.gap_tables:zero_shot",
@@ -87,7 +85,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={**_GAP_KEYS, "protocol": TEXT},
             values=_GAP_VALUES,
             needs=("unseen_variants", "masked_flags", "solvers", "shipped"),
-            target="zero_shot",
             paper="polarvrp.tables.comparison:compare_test_sets",
             figure=Figure(
                 title="Zero-shot gap to the reference on unseen variants",
@@ -111,7 +108,6 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "trained_on": INTEGER,
             },
             needs=("set_x",),
-            target="set_x",
             paper="polarvrp.tables.comparison:compare_set_x",
         ),
         Experiment(
@@ -125,7 +121,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={"backbone": TEXT, "paradigm": TEXT, "variant": TEXT, "seed": INTEGER},
             values={"gap_percent": REAL, "num_customers": INTEGER, "reference": TEXT},
             needs=("training_variants", "histories"),
-            target="ablations",
             group="ablation",
             grid=Grid(axis="paradigm"),
             paper="polarvrp.tables.comparison:compare_paradigms",
@@ -146,7 +141,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={"backbone": TEXT, "encoder": TEXT, "variant": TEXT, "seed": INTEGER},
             values={"gap_percent": REAL, "parameters": INTEGER, "num_customers": INTEGER, "reference": TEXT},
             needs=("training_variants", "histories"),
-            target="ablations",
             group="ablation",
             grid=Grid(axis="encoder", paradigm="polar"),
             figure=Figure(
@@ -189,8 +183,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         _sweep(
             "refinement_start",
             "Effect of the epoch after which local search starts",
-            "Mean gap over the 16 training variants and hours of training of polarnet with PLE under POLAR, by the "
-            "last epoch without refinement; 0 refines from the first epoch on.",
+            "Mean gap over the 16 training variants and hours of training, validation apart, of polarnet with PLE "
+            "under POLAR, by the last epoch without refinement; 0 refines from the first epoch on.",
             "polarvrp.tables.comparison:compare_refinement_start",
             Sweep(
                 setting="refinement_start_epoch",
@@ -204,8 +198,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             name="training_cost",
             title="Training cost",
-            caption="Parameters, mean seconds of an epoch, hours of the whole training and peak memory of polarnet "
-            "with PLE and with the shared encoder, trained by POLAR and by REINFORCE; both sizes, on the device named.",
+            caption="Parameters, mean seconds of an epoch, hours of all epochs, validation apart, and peak memory of "
+            "polarnet with PLE and with the shared encoder, trained by POLAR and by REINFORCE; both sizes, on the "
+            "device named.",
             runs="polarvrp.study.experiments:cost_runs",
             rows="polarvrp.tables.training_cost:training_cost",
             render="polarvrp.tables.training_cost:render_training_cost",
@@ -217,7 +212,6 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "device": TEXT,
             },
             needs=("histories",),
-            target="train",
             group="summary",
             paper="polarvrp.tables.comparison:compare_training_cost",
             methods=(
@@ -240,11 +234,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={"method": TEXT, "num_customers": INTEGER, "effort": TEXT},
             values={
                 **dict.fromkeys(("gap_percent", "seconds_per_1000"), REAL),
-                **dict.fromkeys(("instances", "variants"), INTEGER),
+                **dict.fromkeys(("instances", "left_out", "variants"), INTEGER),
                 "reference": TEXT,
             },
             needs=("training_variants", "efforts", "solvers"),
-            target="tables",
             group="summary",
             figure=Figure(
                 title="Gap against time",
@@ -265,7 +258,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={"table": TEXT, "row": TEXT, "column": TEXT},
             values={**dict.fromkeys(("paper", "ours", "difference"), REAL), "note": TEXT},
             needs=("tables",),
-            target="tables",
             group="summary",
         ),
         Experiment(
@@ -276,15 +268,15 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={},
             values={},
             needs=("histories",),
-            target="train",
             group="summary",
             figure=Figure(
                 title="Training curves",
                 caption="Mean sampled cost and validation gap against training instances, and the gap against time; a "
                 "row of panels a size, a line a seed. The gap is to one local search from a nearest-neighbour tour, so "
                 "that good policies fall below 0. Of more than 30 epochs the first twentieth may lie above the axis. "
-                "Dotted lines mark where a further stage of a training begins; costs of stages on some of the variants "
-                "do not compare and are left out. Time is that of the steps, without validation.",
+                "Dotted lines mark where a further stage of a training begins; costs of stages on "
+                "other variants or of another size do not compare and are left out. Time is that of the steps, without "
+                "validation.",
                 draw="polarvrp.tables.curves:training_curves",
             ),
         ),
@@ -296,7 +288,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             keys={},
             values={},
             needs=("test_sets", "training_variants", "unseen_variants"),
-            target="figures",
             group="summary",
             figure=Figure(
                 title="Routes of the first test instance of each variant",

@@ -19,7 +19,7 @@ from polarvrp.tables.figures import figure_of
 from polarvrp.tables.labels import AVERAGE, variant_rank
 from polarvrp.tables.margins import margin_label, margin_runs, margins_of, refining_epochs
 from polarvrp.tables.means import complete_mean
-from polarvrp.tables.sources import MissingResultsError, Results
+from polarvrp.tables.sources import MissingResultsError, Results, command_for
 
 _PLAIN = "#7F7F7F"
 
@@ -180,5 +180,5 @@ def missing_analysis(results: Results, experiment: Experiment) -> MissingResults
     """The error of a picture without the analyses that it shows."""
     return MissingResultsError(
         f"{results.root / 'analysis'} holds nothing for {experiment.name} at scale {results.scale}; "
-        f"make it with: snakemake --cores all {experiment.target}"
+        f"make it with: {command_for(results, experiment)}"
     )

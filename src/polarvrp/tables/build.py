@@ -20,7 +20,7 @@ from polarvrp.tables.frames import RUNS, SCALE, arrow_table, typed
 from polarvrp.tables.labels import LABELS
 from polarvrp.tables.latex import to_latex
 from polarvrp.tables.printing import PrintedTable, to_markdown
-from polarvrp.tables.sources import MissingResultsError, Results
+from polarvrp.tables.sources import MissingResultsError, Results, command_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def build_table(results: Results, experiment: Experiment) -> pd.DataFrame:
     if rows.empty:
         raise MissingResultsError(
             f"table {experiment.name} has no results under {results.root} at scale {results.scale}; "
-            f"make them with: snakemake --cores all {experiment.target}"
+            f"make them with: {command_for(results, experiment)}"
         )
     frame = typed(arrow_table(rows.assign(**{SCALE: results.scale}), experiment))
     frame.attrs[LABELS] = results.labels

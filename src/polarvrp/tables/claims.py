@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from polarvrp.catalog.backbones import BACKBONES
@@ -161,21 +162,22 @@ def _stem_of(label: str) -> str:
     return next(stem for stem, record in METHODS.items() if record.label == label)
 
 
-def wins(gaps: pd.DataFrame, ours: str, members: int) -> float:
+def wins(ours: str, members: int, *numbers: pd.DataFrame) -> float:
     """Number of rows in which no other column is below ours; NaN unless every row has a number in every column.
 
     Args:
-        gaps: A row a variant or instance, a column a method.
         ours: Column of ours.
         members: Number of rows that there must be.
+        numbers: Gaps, or costs, a row a variant or instance, a column a method; ours must be best in each of them.
     """
-    if len(gaps) != members or gaps.isna().to_numpy().any():
+    if any(len(frame) != members or frame.isna().to_numpy().any() for frame in numbers):
         return math.nan
-    return float((gaps[ours] <= gaps.min(axis=1)).sum())
+    best = [(frame[ours] <= frame.min(axis=1)).to_numpy() for frame in numbers]
+    return float(np.logical_and.reduce(best).sum())
 
 
 def method_gaps(frame: pd.DataFrame, member: str, column: str = "gap_percent") -> pd.DataFrame:
-    """Gaps of the paper's neural methods, mean over the seeds, a row a ``member`` and a column a method."""
+    """Gaps, or another column, of the paper's neural methods, means of seeds: a row a ``member``, a column a method."""
     gaps = seed_means(frame, [member], [column])[column].unstack("stem")
     return gaps.reindex(columns=[stem for stem, record in METHODS.items() if record.source is None])
 
@@ -210,7 +212,8 @@ def _wins_of(tables: Tables, name: str, num_customers: int) -> float:
         return math.nan
     frame = as_in_the_paper(frame)
     order = ZERO_SHOT_ORDER if name == "zero_shot" else IN_DISTRIBUTION_ORDER
-    return wins(method_gaps(frame, "variant"), _ours(), len(order))
+    gaps, costs = (method_gaps(frame, "variant", column) for column in ("gap_percent", "objective"))
+    return wins(_ours(), len(order), gaps, costs)
 
 
 def _reduction(tables: Tables, num_customers: int, rival: str) -> float:
@@ -235,7 +238,7 @@ def _unseen_wins(tables: Tables, variants: Sequence[str], rivals: Sequence[str] 
         return math.nan
     frame = as_in_the_paper(frame)
     gaps = method_gaps(frame[frame["variant"].isin(variants)], "variant")
-    return wins(gaps if rivals is None else gaps[[*rivals, _ours()]], _ours(), len(variants))
+    return wins(_ours(), len(variants), gaps if rivals is None else gaps[[*rivals, _ours()]])
 
 
 def _set_x_gaps(tables: Tables) -> pd.DataFrame:
@@ -248,7 +251,7 @@ def _set_x_gaps(tables: Tables) -> pd.DataFrame:
 
 
 def _set_x_wins(tables: Tables) -> float:
-    return wins(_set_x_gaps(tables), _ours(), SET_X_INSTANCES)
+    return wins(_ours(), SET_X_INSTANCES, _set_x_gaps(tables))
 
 
 def _set_x_reduction(tables: Tables, rival: str) -> float:
@@ -261,7 +264,7 @@ def _paradigm_wins(tables: Tables, backbone: str) -> float:
         return math.nan
     here = over_seeds(frame[frame["backbone"] == backbone], ["variant", "paradigm"], ["gap_percent"])
     gaps = here.pivot(index="variant", columns="paradigm", values="gap_percent")
-    return wins(gaps.reindex(columns=["rl", "po", "polar"]), "polar", len(IN_DISTRIBUTION_ORDER))
+    return wins("polar", len(IN_DISTRIBUTION_ORDER), gaps.reindex(columns=["rl", "po", "polar"]))
 
 
 def _encoder_wins(tables: Tables) -> float:
@@ -272,13 +275,13 @@ def _encoder_wins(tables: Tables) -> float:
     keys = ["backbone", "encoder", "seed"]
     means = average_over(frame, "variant", IN_DISTRIBUTION_ORDER, keys, "gap_percent")
     gaps = means.groupby(["backbone", "encoder"]).agg(complete_mean).unstack("encoder")
-    return wins(gaps.reindex(index=list(POLAR_WINS), columns=["shared", "deep", "ple"]), "ple", len(POLAR_WINS))
+    return wins("ple", len(POLAR_WINS), gaps.reindex(index=list(POLAR_WINS), columns=["shared", "deep", "ple"]))
 
 
 def _temperature_wins(tables: Tables) -> float:
     means = _swept(tables, "temperature", ["alpha", "paradigm"])
     gaps = means["mean_gap_percent"].unstack("paradigm") if means is not None else pd.DataFrame()
-    return wins(gaps.reindex(columns=["po", "polar"]), "polar", 5)
+    return wins("polar", 5, gaps.reindex(columns=["po", "polar"]))
 
 
 def _scratch_gain(tables: Tables) -> float:

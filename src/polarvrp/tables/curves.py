@@ -15,7 +15,7 @@ from polarvrp.study.runs import RunSpec
 from polarvrp.tables.drawing import MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.figures import figure_of
 from polarvrp.tables.labels import method_label, method_rank, stem_of
-from polarvrp.tables.sources import MissingResultsError, Results
+from polarvrp.tables.sources import MissingResultsError, Results, command_for
 
 VALIDATION_GAP = "gap to one local search (%)"
 """What the validation gap is to, as ``training.validation`` takes it."""
@@ -40,7 +40,7 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
     if not runs:
         raise MissingResultsError(
             f"{results.root / 'models'} holds no trained runs at scale {results.scale}; "
-            f"make them with: snakemake --cores all {experiment.target}"
+            f"make them with: {command_for(results, experiment)}"
         )
     sizes = sorted({run.num_customers for run in runs})
     look = looks_of(sorted({stem_of(run.method) for run in runs}, key=lambda stem: method_rank(stem, labels)), labels)

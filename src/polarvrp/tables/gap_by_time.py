@@ -58,7 +58,11 @@ def render_gap_by_time(frame: pd.DataFrame, experiment: Experiment) -> list[Prin
     labels = labels_of(frame)
     long = over_seeds(_stems(frame), _KEYS, ["gap_percent"])
     times = over_seeds(_stems(frame), _KEYS, ["seconds_per_1000"])[[*_KEYS, "seconds_per_1000"]]
-    rows = list(dict.fromkeys(long[["method", "effort"]].itertuples(index=False, name=None)))
+    without = _stems(frame).groupby(["method", "effort"])["left_out"].sum()
+    rows = {
+        (method, effort): (method_label(method, labels), _effort(effort, without[method, effort]))
+        for method, effort in long[["method", "effort"]].itertuples(index=False, name=None)
+    }
     sizes = sorted(long["num_customers"].unique())
     seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
     facts = f"Gaps are against {references_said(frame['reference'])}.{seeds_said(seeds)}"
@@ -70,7 +74,7 @@ def render_gap_by_time(frame: pd.DataFrame, experiment: Experiment) -> list[Prin
                 written(times, "Time", "seconds_per_1000", duration),
             ],
             ("Method", "Effort"),
-            Axis(("method", "effort"), {row: (method_label(row[0], labels), row[1]) for row in rows}),
+            Axis(("method", "effort"), rows),
             Axis(
                 ("num_customers", "measure"), {(n, name): (f"n={n}", name) for n in sizes for name in ("Gap", "Time")}
             ),
@@ -98,6 +102,11 @@ def draw_gap_by_time(results: Results, experiment: Experiment) -> Figure:
     head(figure, figure_of(experiment).title, results.scale)
     legend(figure, {method_label(name, labels): style for name, style in look.items()}, line=True)
     return figure
+
+
+def _effort(effort: str, left_out: int) -> str:
+    """What stands in a row: instances without a solution are no part of its mean."""
+    return f"{effort}, {left_out} left out" if left_out else effort
 
 
 def _stems(frame: pd.DataFrame) -> pd.DataFrame:
@@ -155,6 +164,7 @@ def _row(
         "gap_percent": complete_mean(gaps),
         "seconds_per_1000": 1000 * seconds / instances / cores,
         "instances": instances,
+        "left_out": sum(int(costs["cost"].isna().sum()) for costs, _ in solved),
         "variants": len(solved),
         "reference": solved[0][1]["reference"],
     }

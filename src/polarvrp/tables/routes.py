@@ -20,7 +20,7 @@ from polarvrp.study.shipped import shipped_models, shipped_size
 from polarvrp.tables.drawing import COLOURS, head
 from polarvrp.tables.figures import figure_of
 from polarvrp.tables.labels import OURS, method_label, method_rank, shipped_method, stem_of, variant_rank
-from polarvrp.tables.sources import InstanceSet, MissingResultsError, Results
+from polarvrp.tables.sources import InstanceSet, MissingResultsError, Results, command_for
 
 COLUMNS = 8
 """Panels beside each other."""
@@ -49,7 +49,7 @@ def sample_routes(results: Results, experiment: Experiment) -> Figure:
     if drawn is None:
         raise MissingResultsError(
             f"{results.root} holds no evaluations beside their test sets at scale {results.scale}; "
-            f"make them with: snakemake --cores all {experiment.target}"
+            f"make them with: {command_for(results, experiment)}"
         )
     rows = -(-len(drawn.variants) // COLUMNS)
     figure = Figure(figsize=(1.7 * min(COLUMNS, max(len(drawn.variants), 4)), 1.1 + 1.95 * rows), layout="constrained")

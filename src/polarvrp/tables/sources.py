@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.config.study import ExternalMethod
 from polarvrp.errors import ConfigError, DataError
@@ -237,6 +237,13 @@ def _named_runs(root: Path, pattern: Path) -> list[RunSpec]:
             folder = root.joinpath(*wanted.parts[:position])
             _LOGGER.warning("%s is left out: %s", folder / name, error)
     return runs
+
+
+def command_for(results: Results, experiment: Experiment) -> str:
+    """What a user types who lacks a table, or a picture that is of no table."""
+    layout = Layout.of_scale(results.scale)
+    path = layout.table(experiment.name) if experiment.rows else layout.figure(experiment.name)
+    return f"snakemake --cores all {path} --config scale={results.scale}"
 
 
 @lru_cache(maxsize=len(VARIANTS) * len(PUBLISHED_SIZES) * len(SOLVERS))
