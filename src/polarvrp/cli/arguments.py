@@ -20,7 +20,7 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         required=True,
         metavar="RUN_OR_PATH",
-        help="a run, its folder or its weights.safetensors, or pretrained-n50 or pretrained-n100",
+        help="a run, its folder or its weights.safetensors, or a model that ships, e.g. pretrained-n50",
     )
     parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
     add_engine_argument(parser)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("model", metavar="MODEL", help="pretrained-n50, pretrained-n100, or a packed folder")
+    parser.add_argument("model", metavar="MODEL", help="a model that ships, e.g. pretrained-n50, or a packed folder")
 
 
 def execute(options: argparse.Namespace) -> int:
