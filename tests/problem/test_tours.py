@@ -228,6 +228,12 @@ def test_reading_the_flat_form(num_depots: int, actions: list[int], routes: list
     assert routes_to_actions(actions_to_routes(canonical, num_depots), num_depots) == canonical
 
 
+@pytest.mark.parametrize("num_depots", [1, 2])
+def test_negative_nodes_are_no_depots(num_depots: int) -> None:
+    with pytest.raises(InfeasibleTourError, match="node -1 does not exist"):
+        actions_to_routes([-1, 2, 3], num_depots)
+
+
 def test_empty_routes_are_not_written() -> None:
     assert routes_to_actions([Route(0, ()), Route(0, (1,)), Route(0, ())], 1) == [1]
     assert routes_to_actions([Route(2, ()), Route(1, (3,))], 3) == [1, 3]

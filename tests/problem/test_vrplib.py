@@ -224,11 +224,19 @@ def test_rounding_is_a_convention_of_the_set(name: str, rounded: bool) -> None:
         ([(1, 2), (3, 4), (1,)], "customer 1 is served twice"),
         ([(1, 2), (3, 4, 5)], "node 5 does not exist"),
         ([(1, 0, 2), (3, 4)], "customer 0 is the depot"),
+        ([(1, -2), (3, 4)], "node -2 does not exist"),
     ],
 )
 def test_routes_that_are_no_solution(customers: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(InfeasibleTourError, match=message):
         check_routes(parse_library(PLAIN, "tiny"), [Route(0, c) for c in customers])
+
+
+@pytest.mark.parametrize(("depot", "message"), [(-1, "node -1 does not exist"), (1, "node 1 is no depot")])
+def test_routes_begin_at_depots(depot: int, message: str) -> None:
+    """Number -1 would index the last customer."""
+    with pytest.raises(InfeasibleTourError, match=message):
+        check_routes(parse_library(PLAIN, "tiny"), [Route(depot, (1, 2, 3, 4))])
 
 
 def test_normalisation() -> None:

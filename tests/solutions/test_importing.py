@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,33 @@ def test_solutions_of_library_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     twin, several = read_library_rows(output)
     assert (twin.cost, twin.rounding, twin.open_routes, several.cost) == (12.0, "rounded", True, 9.0)
     assert main(["check", str(folder / "CMT99.vrp"), str(output)]) == 0
+
+
+NEGATIVE: list[dict[str, Any]] = [
+    {"routes": [[-1, 1, 2], [3]]},
+    {"routes": [[-1], [1, 2], [3]]},
+    {"routes": [[1, -9], [2, 3]]},
+    {"actions": [-1, 1, 2, 0, 3]},
+    {"actions": [1, 2, -1, 3]},
+]
+
+
+@pytest.mark.parametrize("tour", NEGATIVE)
+@pytest.mark.parametrize("kind", ["CVRP", "MDVRP", "vrp", "cordeau"])
+def test_negative_nodes_are_named(
+    kind: str, tour: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are neither depots nor counted from the end."""
+    plain, output, index = tmp_path / "mine.parquet", tmp_path / "out.parquet", kind.isupper()
+    if index:
+        instances = Published(tmp_path, kind).path
+    else:
+        (instances := tmp_path / "a.vrp").write_text(vrp("a") if kind == "vrp" else CORDEAU)
+    pq.write_table(pa.Table.from_pylist([{"instance": 0 if index else "a"} | tour]), plain)
+    for command in (["check", str(instances), str(plain)], ["import", str(plain), "--instances", str(instances)]):
+        assert main([*command, *(["--output", str(output)] if command[0] == "import" else [])]) == 1
+        assert re.match(r"(a|instance 0): node -\d does not exist", capsys.readouterr().out)
+    assert pq.read_table(output)["cost"].to_pylist() == [None]
 
 
 def test_best_known_costs_lie_beside(tmp_path: Path) -> None:

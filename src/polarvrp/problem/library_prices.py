@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.problem.library_instances import LibraryInstance
-from polarvrp.problem.tours import Route, require_every_customer_once
+from polarvrp.problem.tours import Route, require_every_customer_once, require_no_negative_node
 
 TIME_TOLERANCE = 1e-6
 """Excess over windows, closing times and limits that a solution may have, as a share of the bound if that exceeds 1."""
@@ -42,10 +42,13 @@ def check_routes(library: LibraryInstance, routes: list[Route]) -> LibraryReport
         routes: Node indices, depots first.
 
     Raises:
-        InfeasibleTourError: If a customer is out of range, missing or served twice.
+        InfeasibleTourError: If a node is out of range, or a customer is missing or served twice.
     """
     depots = library.num_depots
     for route in routes:
+        require_no_negative_node((route.depot, *route.customers))
+        if route.depot >= depots:
+            raise InfeasibleTourError(f"node {route.depot} is no depot; depots are 0 to {depots - 1}")
         if min(route.customers, default=depots) < depots:
             customer = min(route.customers)
             raise InfeasibleTourError(f"customer {customer} is the depot; routes list customers from {depots}")
@@ -77,7 +80,7 @@ def at_cheapest_depots(library: LibraryInstance, routes: list[Route]) -> list[Ro
 
     return [
         min((Route(depot, route.customers) for depot in range(library.num_depots)), key=rank)
-        if all(customer < nodes for customer in route.customers)
+        if all(0 <= customer < nodes for customer in route.customers)
         else route
         for route in routes
     ]

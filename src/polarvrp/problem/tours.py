@@ -55,8 +55,9 @@ def actions_to_routes(actions: Sequence[int], num_depots: int) -> list[Route]:
         num_depots: K.
 
     Raises:
-        InfeasibleTourError: If with several depots the first action is a customer.
+        InfeasibleTourError: If a node is negative, or with several depots the first action is a customer.
     """
+    require_no_negative_node(actions)
     if num_depots > 1 and len(actions) > 0 and actions[0] >= num_depots:
         raise InfeasibleTourError(f"with {num_depots} depots a tour starts at a depot, got customer {actions[0]} first")
     routes: list[Route] = []
@@ -211,6 +212,17 @@ def measure_tour(instances: Instances[NodeArrays], index: int, actions: Sequence
     for route in routes:
         cost += _length(instance, route)  # plain additions as in the check: sum() compensates since Python 3.12
     return cost, len(routes)
+
+
+def require_no_negative_node(nodes: Sequence[int]) -> None:
+    """Refuse a node below 0, which would pass for a depot.
+
+    Raises:
+        InfeasibleTourError: If there is one.
+    """
+    lowest = min(nodes, default=0)
+    if lowest < 0:
+        raise InfeasibleTourError(f"node {lowest} does not exist; nodes are numbered from 0")
 
 
 def require_every_customer_once(actions: Sequence[int], num_depots: int, num_nodes: int) -> None:

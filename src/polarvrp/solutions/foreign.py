@@ -22,7 +22,7 @@ import pyarrow as pa
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
 from polarvrp.problem.archives import read_arrays
-from polarvrp.problem.tours import Route, actions_to_routes
+from polarvrp.problem.tours import Route, actions_to_routes, require_no_negative_node
 from polarvrp.problem.vrplib import read_sol
 from polarvrp.solutions.solutions import plain_rows
 
@@ -62,7 +62,8 @@ class ForeignSolution:
             num_depots: K of the instance.
 
         Raises:
-            InfeasibleTourError: If with several depots a route does not say where it begins, or ends elsewhere.
+            InfeasibleTourError: If a node is negative, or with several depots a route does not say where it begins, or
+                ends elsewhere.
         """
         if self.listed is None:
             return actions_to_routes(self.nodes or (), num_depots)
@@ -106,6 +107,7 @@ def instances_beside(path: Path) -> Path | None:
 
 
 def _listed_route(number: int, nodes: Sequence[int], num_depots: int) -> Route:
+    require_no_negative_node(nodes)
     depots = [node for node in nodes if node < num_depots]
     customers = tuple(node for node in nodes if node >= num_depots)
     ends = {place for place, node in enumerate(nodes) if node < num_depots}
