@@ -123,6 +123,19 @@ def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest
     assert "--output must name another file than the inputs" in capsys.readouterr().err
 
 
+def test_no_gap_to_a_known_cost_of_0(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everybody lives at the depot; the next file is solved too."""
+    home = EXPLICIT.format("LOWER_ROW", "0 0 0 0 0 0")
+    paths = [str(write("home.vrp", home)), str(write("a.vrp", TWINS["A"]))]
+    beside = write("home.sol", "Route #1: 1\nRoute #2: 2\nRoute #3: 3\nCost 0\n")
+    assert main(["solve", *paths, *QUICK]) == 0
+    said = capsys.readouterr().out.splitlines()
+    answers = [line for line in said if line.startswith("  cost ")]
+    assert answers[0].endswith(f"; no gap: the cost of {beside} is 0") and answers[1].startswith("  cost 16, ")
+    assert main(["solve", *paths, *QUICK, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["gap_percent"] is None
+
+
 def test_what_the_network_never_saw_is_said(write: Write, network: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = EXPLICIT.format("FULL_MATRIX", LAYOUTS["FULL_MATRIX"].replace("0 10 20 30", "0 11 20 30", 1))
     assert main(["solve", str(write("m.vrp", matrix)), "--model", str(network), *QUICK]) == 0

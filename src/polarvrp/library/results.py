@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def gap_percent(self) -> float | None:
-        """To the known solution."""
+        """To the known solution; None if there is none, or its cost is 0."""
         if self.solved is None or self.known is None or not self.known.cost:
             return None
         return 100 * (self.solved.cost - self.known.cost) / self.known.cost
@@ -123,6 +123,8 @@ def describe_answer(outcome: Outcome) -> str:
         return answer
     if known.cost is None:
         return f"{answer}; no gap: {known.path} is unusable, {known.note}"
+    if outcome.gap_percent is None:
+        return f"{answer}; no gap: the cost of {known.path} is 0"
     note = "" if known.note is None else f", {known.note}"
     return f"{answer}; gap {outcome.gap_percent:.3f} % to {known.path} ({shown_cost(known.cost)}{note})"
 
