@@ -104,8 +104,8 @@ def test_published_routes_cost_what_was_published(tmp_path: Path) -> None:
     assert run(tmp_path, "price_published.py", ".") == (
         "X-n1001-k43: 72355 (rounded distances), published 72355, gap 0.000 %\n"
         "A-n32-k5: 784 (rounded distances), published 784, gap 0.000 %\n"
-        "Golden_1: 5623.468968 (exact distances), published 5623.47, gap -0.000 %\n"
-        "Li_21: 16212.82556 (exact distances), published 16212.83, gap -0.000 %\n"
+        "Golden_1: 5623.468968 (exact distances), published 5623.47, gap 0.000 %\n"
+        "Li_21: 16212.82556 (exact distances), published 16212.83, gap 0.000 %\n"
         "4 of 4 as published; not found: Antwerp1, C1_10_1, F-n72-k4, Flanders2, R101, tai75a\n"
     )
     for name in ("A-n32-k5", *RINGS):

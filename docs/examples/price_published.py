@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from polarvrp.errors import exit_on_mistake
+from polarvrp.evaluation.gaps import shown_gap
 from polarvrp.problem.library_files import read_library
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.vrplib import read_sol
@@ -49,10 +50,10 @@ def is_right(path: Path) -> bool:
         return False
     library = read_library(instance)
     report = check_routes(library, at_cheapest_depots(library, read_sol(path).routes))
-    gap = f"{100 * (report.cost - published) / published:.3f} %"
+    gap = f"{shown_gap(100 * (report.cost - published) / published)} %"
     problem = f", {report.first_problem}" if report.first_problem else ""
     print(f"{path.stem}: {report.cost:.10g} ({library.rounding} distances), published {published}, gap {gap}{problem}")
-    return report.first_problem is None and gap.removeprefix("-") == "0.000 %"
+    return report.first_problem is None and gap == "0.000 %"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polarvrp.errors import DataError
-from polarvrp.evaluation.gaps import instance_gaps_percent, summarise_gaps
+from polarvrp.evaluation.gaps import instance_gaps_percent, shown_gap, summarise_gaps
 
 COSTS = [11.0, 22.0, 44.0]
 REFERENCES = [10.0, 20.0, 50.0]
@@ -90,3 +90,10 @@ def test_numbers_are_those_of_exact_fractions(pairs: list[tuple[float | None, fl
     assert summary.objective == pytest.approx(float(costs / len(both)), rel=1e-13)
     assert summary.gap_percent == pytest.approx(float(sum(gaps) / len(gaps)), abs=rounding)
     assert summary.gap_of_means_percent == pytest.approx(float(100 * (costs - references) / references), abs=rounding)
+
+
+@pytest.mark.parametrize(
+    ("percent", "shown"), [(-4e-4, "0.000"), (-6e-4, "-0.001"), (-0.0, "0.000"), (1.6424, "1.642")]
+)
+def test_no_minus_before_a_gap_of_zero(percent: float, shown: str) -> None:
+    assert shown_gap(percent) == shown

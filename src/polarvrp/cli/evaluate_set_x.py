@@ -27,6 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     names = _chosen(options.instances)
 
     from polarvrp.decoding.greedy import Decoding, GreedySolver
+    from polarvrp.evaluation.gaps import shown_gap
     from polarvrp.evaluation.models import load_trained
     from polarvrp.evaluation.set_x import evaluate_set_x, stated_set_x, write_set_x
     from polarvrp.outputs import require_output
@@ -54,7 +55,7 @@ def execute(options: argparse.Namespace) -> int:
             partial.remove()
     print(f"{options.output}: mean gaps to the best known costs, with rounded distances and as the paper counts")
     for group, gaps in mean_gaps(rows).iterrows():
-        print(f"  {group}: {gaps['gap_percent']:.3f} %, {gaps['published_gap_percent']:.3f} %")
+        print(f"  {group}: {shown_gap(gaps['gap_percent'])} %, {shown_gap(gaps['published_gap_percent'])} %")
     return 0
 
 

@@ -45,4 +45,6 @@ def _row(model: ListedModel) -> list[str]:
 
 
 def _gap(gap: MeanGap | None) -> str:
-    return "–" if gap is None else f"{gap.percent:.3f} ({gap.count})"
+    from polarvrp.evaluation.gaps import shown_gap
+
+    return "–" if gap is None else f"{shown_gap(gap.percent)} ({gap.count})"

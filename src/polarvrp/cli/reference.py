@@ -149,9 +149,11 @@ def _solve_library(options: argparse.Namespace) -> int:
 
 
 def _line(row: "LibraryRow") -> str:
+    from polarvrp.evaluation.gaps import shown_gap
+
     if row.cost is None:
         return f"{row.instance}: no solution, {row.reason}"
-    gap = "" if row.gap_percent is None else f", gap {row.gap_percent:.3f} % to {row.best_known:.15g}"
+    gap = "" if row.gap_percent is None else f", gap {shown_gap(row.gap_percent)} % to {row.best_known:.15g}"
     return f"{row.instance}: {row.cost:.15g} ({row.rounding} distances){gap}"
 
 

@@ -17,6 +17,11 @@ Costs: TypeAlias = Sequence[float | None] | NDArray[np.floating]
 """One an instance; missing ones are None or NaN."""
 
 
+def shown_gap(percent: float) -> str:
+    """A gap as a line prints it, without its unit: three decimals, and no minus before zero."""
+    return f"{percent:z.3f}"
+
+
 @dataclass(frozen=True, slots=True)
 class GapSummary:
     """Costs of one set of instances against one reference.

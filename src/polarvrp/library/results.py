@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polarvrp.evaluation.gaps import shown_gap
 from polarvrp.files import write_rows
 from polarvrp.library.inputs import InputFile, KnownSolution
 from polarvrp.library.solving import SolvedInstance
@@ -126,7 +127,7 @@ def describe_answer(outcome: Outcome) -> str:
     if outcome.gap_percent is None:
         return f"{answer}; no gap: the cost of {known.path} is 0"
     note = "" if known.note is None else f", {known.note}"
-    return f"{answer}; gap {outcome.gap_percent:.3f} % to {known.path} ({shown_cost(known.cost)}{note})"
+    return f"{answer}; gap {shown_gap(outcome.gap_percent)} % to {known.path} ({shown_cost(known.cost)}{note})"
 
 
 def shown_cost(cost: float) -> str:
@@ -232,7 +233,7 @@ def _improvement_lines(outcome: Outcome, solved: SolvedInstance) -> list[str]:
     since = "the network's tour" if improved.from_network else f"its own first tour, {shown_cost(improved.own_start)}"
     iterations = _count(improved.iterations, "iteration")
     lines.append(
-        f"PyVRP: {shown_cost(improved.cost)} in {improved.seconds:.2f} s, {iterations}, {gain:+.2f} % from {since}"
+        f"PyVRP: {shown_cost(improved.cost)} in {improved.seconds:.2f} s, {iterations}, {gain:+z.2f} % from {since}"
     )
     return lines
 
