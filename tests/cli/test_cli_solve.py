@@ -1,6 +1,7 @@
 """``polarvrp solve``: users' files of every form, good and bad, with a network and without."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import vrplib
@@ -22,6 +24,7 @@ from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.library_files import read_library
 from polarvrp.problem.vrplib import read_sol
+from polarvrp.solutions.library_rows import read_library_rows
 from polarvrp.study import shipped
 
 FILES = TWINS | {"solomon": SOLOMON, "cordeau": CORDEAU, "open": vrp("mine", problem="OVRP")}
@@ -121,6 +124,45 @@ def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest
         assert capsys.readouterr().out.splitlines()[-1].endswith(end.format(beside))
     assert main(["solve", str(path), *QUICK, "--output", str(tmp_path)]) == 2
     assert "--output must name another file than the inputs" in capsys.readouterr().err
+
+
+def test_results_are_read_as_they_were_counted(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exact distances and open routes of a file that says neither: by its .sol and by its table, unless options say
+    otherwise."""
+    path, imported = write("A-n4-k2.vrp", TWINS["A"]), tmp_path / "imported.parquet"
+    assert main(["solve", str(path), *QUICK, "--distances", "exact", "--open", "--output", str(tmp_path / "out")]) == 0
+    cost = 2.5 + math.sqrt(2) + math.sqrt(13)  # 3; 2 and 1
+    for name in ("A-n4-k2.sol", "solutions.parquet"):
+        solution = str(tmp_path / "out" / name)
+        assert main(["check", str(path), solution]) == 0
+        assert main(["import", solution, "--instances", str(path), "--output", str(imported), "--method", "us"]) == 0
+        (row,) = read_library_rows(imported)
+        assert (row.cost, row.rounding, row.open_routes) == (pytest.approx(cost, abs=1e-9), "exact", True)
+        assert main(["import", str(imported), "--instances", str(path), "--output", f"{tmp_path}/again.parquet"]) == 0
+        assert main(["check", str(path), f"{tmp_path}/again.parquet"]) == 0
+        assert main(["check", str(path), solution, "--distances", "rounded"]) == 1
+        assert "with rounded distances it is 8" in capsys.readouterr().out
+    assert main(["plot", str(path), str(tmp_path / "out" / "A-n4-k2.sol"), "--output", f"{tmp_path}/a.svg"]) == 0
+    assert "OVRP" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_wrong_cost_in_our_own_files_is_wrong(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out, imported = write("A-n4-k2.vrp", TWINS["A"]), tmp_path / "out", tmp_path / "imported.parquet"
+    assert main(["solve", str(path), *QUICK, "--output", str(out)]) == 0
+    sol, table = out / "A-n4-k2.sol", pq.read_table(out / "solutions.parquet").replace_schema_metadata()
+    sol.write_text(sol.read_text().replace("Cost 16", "Cost 15"))
+    wrong = table.set_column(table.schema.get_field_index("cost"), "cost", pa.array([15.0]))
+    pq.write_table(wrong, out / "solutions.parquet")
+    for solution in (sol, out / "solutions.parquet"):
+        assert main(["check", str(path), str(solution)]) == 1
+        assert main(["import", str(solution), "--instances", str(path), "--output", str(imported)]) == 1
+        said = capsys.readouterr().out
+        assert said.count("its stored cost is 15, with rounded distances it is 16") == 2
+        assert read_library_rows(imported)[0].cost is None
 
 
 def test_no_gap_to_a_known_cost_of_0(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

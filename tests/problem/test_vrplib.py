@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import vrplib
 
 from polarvrp.errors import DataError, InfeasibleTourError
+from polarvrp.outputs import MARK, marked, stated_subject
 from polarvrp.problem.library_files import parse_library, read_library
-from polarvrp.problem.library_instances import Rounding
+from polarvrp.problem.library_instances import Convention, Rounding
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import Route, check_tour, routes_to_actions
 from polarvrp.problem.vrplib import (
+    convention_stated,
     load_set_x,
     parse_sol,
     read_sol,
@@ -184,6 +187,25 @@ def test_written_solutions_are_read_back(tmp_path: Path) -> None:
     assert read_sol(path).routes == routes and read_sol(path).cost == 123456
     write_sol(path, routes, 784.25)
     assert read_sol(path).cost == 784.25
+
+
+def test_our_solutions_say_how_they_count(tmp_path: Path) -> None:
+    """In a comment that vrplib skips, whatever the name; others' comments say nothing."""
+    library, path = parse_library(PLAIN, "tiny", Rounding.NONE, open_routes=True), tmp_path / "Route 1.sol"
+    comment = marked({"solution": path.stem} | convention_stated(library))
+    write_sol(path, [Route(0, (1, 2)), Route(0, (4, 3))], 12.5, comment)
+    assert read_sol(path).convention == Convention(Rounding.NONE, open_routes=True)
+    assert stated_subject(path) == {"solution": "Route 1", "distances": "exact", "open": True}
+    foreign = vrplib.read_solution(str(path))
+    assert (foreign["routes"], foreign["cost"]) == ([[1, 2], [4, 3]], 12.5)
+    for said in (
+        marked({"solution": "a"}),
+        marked({"distances": "by eye", "open": True}),
+        f"{MARK}{{",
+        f"{MARK}[1]",
+        "x",
+    ):
+        assert parse_sol(f"Route #1: 1\nComment {said}\n", "a").convention is None
 
 
 def test_prices_by_hand() -> None:

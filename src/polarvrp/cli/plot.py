@@ -33,13 +33,14 @@ def execute(options: argparse.Namespace) -> int:
         _draw_of_set(options, subject)
         return 0
     from polarvrp.problem.library_files import read_library
-    from polarvrp.problem.library_instances import Rounding
+    from polarvrp.problem.library_instances import Rounding, counted_by
     from polarvrp.problem.library_prices import at_cheapest_depots
     from polarvrp.problem.vrplib import read_sol
 
     rounding = None if options.distances is None else Rounding(options.distances)
-    library = read_library(options.instance, rounding, options.open)
-    routes = at_cheapest_depots(library, read_sol(options.solution).routes)
+    library, solution = read_library(options.instance, rounding, options.open), read_sol(options.solution)
+    library = counted_by(library, solution.convention, rounding, options.open)
+    routes = at_cheapest_depots(library, solution.routes)
     try:
         title = title_of(library, routes)
     except InfeasibleTourError as error:

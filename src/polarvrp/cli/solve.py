@@ -143,20 +143,20 @@ class _Job:
         return self.models[name]
 
     def _write_solution(self, outcome: Outcome) -> None:
-        from polarvrp.problem.vrplib import write_sol
+        from polarvrp.problem.vrplib import convention_stated, write_sol
 
-        folder, solved = self.options.output, outcome.solved
-        if folder is None or solved is None or outcome.problem is not None:
+        folder, solved, library = self.options.output, outcome.solved, outcome.library
+        if folder is None or solved is None or library is None or outcome.problem is not None:
             return
         path = folder / f"{outcome.file.stem}.sol"
-        write_sol(path, solved.routes, solved.cost, marked(_subject(outcome.file)))
+        comment = marked(_subject(outcome.file) | convention_stated(library))
+        write_sol(path, solved.routes, solved.cost, comment)
         self._say(f"  {path}")
         if self.options.plot:
             from polarvrp.library.plot import save_plot, title_of
 
-            assert outcome.library is not None
-            title = title_of(outcome.library, solved.routes)
-            save_plot(path.with_suffix(".png"), outcome.library, solved.routes, title, {"plot": path.stem})
+            title = title_of(library, solved.routes)
+            save_plot(path.with_suffix(".png"), library, solved.routes, title, {"plot": path.stem})
             self._say(f"  {path.with_suffix('.png')}")
 
     def _say(self, line: str) -> None:

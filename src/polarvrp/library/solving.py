@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from polarvrp.errors import ConfigError, DataError, PolarvrpError
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_instances import LibraryInstance
-from polarvrp.problem.library_prices import check_routes, first_unservable_customer, split_to_feasible
+from polarvrp.problem.library_prices import (
+    at_cheapest_depots,
+    check_routes,
+    first_unservable_customer,
+    split_to_feasible,
+)
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import Route, actions_to_routes
 from polarvrp.problem.vrplib import to_instances
@@ -123,10 +128,11 @@ def solve_library(
     built = construction.routes if construction else ()
     improvement, found = (None, ()) if built and share >= 1 else _improve(library, built, began_s + seconds, seed)
     best = min((routes for routes in (found, built) if routes), key=lambda routes: _rank(library, routes))
-    report = check_routes(library, list(best))
+    routes = at_cheapest_depots(library, list(best))  # as whoever reads a .sol must, which names no depots
+    report = check_routes(library, routes)
     names = [model.run] if model and (improvement is None or improvement.from_network or best is built) else []
     return SolvedInstance(
-        routes=best,
+        routes=tuple(routes),
         cost=report.cost,
         problem=report.first_problem,
         method=" + ".join([*names, *(["pyvrp"] if improvement else [])]),

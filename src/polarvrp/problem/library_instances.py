@@ -5,7 +5,7 @@ Shape legend: N = K + n nodes, the K depots first, then n customers in the order
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -107,6 +107,35 @@ class LibraryInstance:
     @property
     def num_customers(self) -> int:
         return len(self.demands) - self.num_depots
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """How the costs in a file of ours count, as the file says itself.
+
+    Attributes:
+        rounding: Of distances.
+        open_routes: Whether routes end at their last customer.
+    """
+
+    rounding: Rounding
+    open_routes: bool
+
+
+def counted_by(
+    library: LibraryInstance, stated: Convention | None, rounding: Rounding | None = None, open_routes: bool = False
+) -> LibraryInstance:
+    """An instance as a file of its solutions counts.
+
+    Args:
+        library: The instance, read with the options below.
+        stated: What the file says; None if it says nothing.
+        rounding: Option of the user, which goes before what the file says.
+        open_routes: Option of the user.
+    """
+    if stated is None:
+        return library
+    return replace(library, rounding=rounding or stated.rounding, open_routes=open_routes or stated.open_routes)
 
 
 def points_of_matrix(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

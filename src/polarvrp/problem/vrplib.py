@@ -4,6 +4,7 @@ Shape legend: N = K + n nodes, depots first whatever their numbers in the file.
 """
 
 import dataclasses
+import json
 import math
 import re
 import zipfile
@@ -12,14 +13,16 @@ from dataclasses import dataclass
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from polarvrp.errors import DataError
 from polarvrp.files import write_text
+from polarvrp.outputs import MARK
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.library_files import parse_library
-from polarvrp.problem.library_instances import LibraryInstance
+from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.library_text import finite_number, read_text
 from polarvrp.problem.tours import Route
 from polarvrp.problem.variants import Variant
@@ -32,11 +35,12 @@ LARGEST_CAPACITY = 2**30 - 1
 class LibrarySolution:
     """Routes of a ``.sol`` file; customers are numbered after the depots, from 1 with one depot.
 
-    Routes name no depot; theirs is 0.
+    Routes name no depot; theirs is 0. The convention is that of the cost, which only our own files state.
     """
 
     routes: list[Route]
     cost: float | None
+    convention: Convention | None = None
 
 
 def read_sol(path: str | Path) -> LibrarySolution:
@@ -49,12 +53,13 @@ def read_sol(path: str | Path) -> LibrarySolution:
 
 
 def parse_sol(text: str, source: str) -> LibrarySolution:
-    """``read_sol`` of text; lines other than routes and the cost are comments."""
+    """``read_sol`` of text; lines other than routes, the cost and our own comment are comments of others."""
     routes: list[Route] = []
-    cost = None
+    cost = convention = None
     for number, line in enumerate(text.splitlines(), start=1):
         route = re.match(r"\s*route\s*#?\s*\d+\s*:?(.*)", line, re.IGNORECASE)
         stated = re.match(r"\s*cost\s*:?\s*(\S+)", line, re.IGNORECASE)
+        marked = re.match(rf"Comment {MARK}(.*)", line)
         if route:
             words = route.group(1).split()
             if not all(re.fullmatch(r"0*[1-9]\d{0,8}", word, re.ASCII) for word in words):
@@ -66,16 +71,36 @@ def parse_sol(text: str, source: str) -> LibrarySolution:
             cost = finite_number(stated.group(1))
             if cost is None or not math.isfinite(cost):
                 raise DataError(f"{source}: line {number} must state the cost as a number, got {line.strip()[:60]!r}")
+        elif marked:
+            convention = _stated_convention(marked.group(1))
     if not routes:
         raise DataError(f"{source}: no solution file; expected lines 'Route #1: 5 3 8' and 'Cost 27591'")
-    return LibrarySolution([route for route in routes if route.customers], cost)
+    return LibrarySolution([route for route in routes if route.customers], cost, convention)
 
 
 def write_sol(path: str | Path, routes: Iterable[Route], cost: float, comment: str = "") -> None:
-    """Write a solution the way CVRPLIB does, atomically; a comment follows the cost, which readers skip."""
+    """Write a solution the way CVRPLIB does, atomically; a comment follows the cost, which readers skip.
+
+    What ``convention_stated`` says belongs into it by ``outputs.marked``, else the file is read as others' are.
+    """
+    comment = comment.replace("Route", r"\u0052oute")  # vrplib takes any line with the word for a route
     lines = [f"Route #{k}: {' '.join(map(str, route.customers))}" for k, route in enumerate(routes, start=1)]
     lines += [f"Cost {cost:.15g}", *([f"Comment {comment}"] if comment else [])]
     write_text(path, "\n".join(lines) + "\n")
+
+
+def convention_stated(library: LibraryInstance) -> dict[str, Any]:
+    """How the costs of an instance count, as the comment of a ``.sol`` says it."""
+    return {"distances": str(library.rounding), "open": library.open_routes}
+
+
+def _stated_convention(comment: str) -> Convention | None:
+    """What ``convention_stated`` said; None where it did not."""
+    try:
+        said = json.loads(comment)
+        return Convention(Rounding(said["distances"]), bool(said["open"]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
 
 
 def to_instances(library: LibraryInstance) -> Instances[NodeArrays]:

@@ -1,7 +1,7 @@
 """Exact verification of files of solutions, by code that no solver or network shares."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.library_instances import LibraryInstance, Rounding
+from polarvrp.problem.library_instances import LibraryInstance, Rounding, counted_by
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes, check_tour
 from polarvrp.problem.variants import parse_variant
 from polarvrp.problem.vrplib import load_set_x
 from polarvrp.solutions.foreign import read_foreign
-from polarvrp.solutions.importing import Imported, import_set, price_library
+from polarvrp.solutions.importing import Imported, cost_problem, import_set, price_library
 from polarvrp.solutions.library_rows import LibraryRow, is_library_table, read_library_rows
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import plain_rows, provenance, read_solutions
@@ -112,7 +112,7 @@ def check_foreign(instances_path: Path, path: Path) -> Imported[SolutionRow]:
 
 
 def check_library(
-    library: LibraryInstance, path: Path, rounding: Rounding | None = None
+    library: LibraryInstance, path: Path, rounding: Rounding | None = None, open_routes: bool = False
 ) -> Verdict | Imported[LibraryRow]:
     """Check the solutions of an instance in a Parquet file, ours or a plain one.
 
@@ -120,6 +120,7 @@ def check_library(
         library: The instance.
         path: The file; solutions of other instances in it are left out.
         rounding: How distances count, None for what our file says.
+        open_routes: Whether routes end at their last customer; so they do where our file says it.
 
     Raises:
         DataError: If the file is unusable or holds no solution of the instance.
@@ -133,7 +134,8 @@ def check_library(
     ours = [row for row in read_library_rows(path) if row.instance.lower() == library.name.lower()]
     if not ours:
         raise DataError(f"{path} holds no solution of {library.name}")
-    found = [(row, _library_problem(library, row, rounding)) for row in ours if row.cost is not None]
+    solved = [row for row in ours if row.cost is not None]
+    found = [(row, _row_problem(counted_by(library, row.convention, rounding, open_routes), row)) for row in solved]
     problems = tuple(f"{row.instance} ({row.solver}): {problem}" for row, problem in found if problem is not None)
     return Verdict(len(ours), problems, tuple(row.cost for row in ours if row.cost is not None))
 
@@ -154,17 +156,14 @@ def read_set_x(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _library_problem(library: LibraryInstance, row: LibraryRow, rounding: Rounding | None) -> str | None:
-    priced = replace(library, rounding=rounding or Rounding(row.rounding), open_routes=row.open_routes)
+def _row_problem(library: LibraryInstance, row: LibraryRow) -> str | None:
     try:
-        report = check_routes(priced, actions_to_routes(row.actions, library.num_depots))
+        report = check_routes(library, actions_to_routes(row.actions, library.num_depots))
     except InfeasibleTourError as error:
         return str(error)
     if report.first_problem is not None:
         return report.first_problem
-    if row.cost is None or not abs(row.cost - report.cost) <= COST_TOLERANCE:
-        return f"its stored cost is {row.cost}, with {priced.rounding} distances it is {report.cost:.15g}"
-    return None
+    return None if row.cost is None else cost_problem(library, row.cost, report.cost)
 
 
 def _set_x_problem(row: Mapping[str, Any]) -> str | None:

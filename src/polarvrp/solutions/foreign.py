@@ -6,6 +6,8 @@
 | ``.sol`` | one library instance: ``Route #1: 5 3 8`` and ``Cost 27591`` |
 | plain Parquet | a row an instance: ``instance``, and ``routes`` or ``actions``; ``cost``, ``seconds`` if known |
 
+Our own files of solutions of library instances are read too, and say how their costs count.
+
 Nothing here judges a solution; :mod:`polarvrp.solutions.importing` does.
 """
 
@@ -22,8 +24,10 @@ import pyarrow as pa
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import read_parquet
 from polarvrp.problem.archives import read_arrays
+from polarvrp.problem.library_instances import Convention
 from polarvrp.problem.tours import Route, actions_to_routes, require_no_negative_node
 from polarvrp.problem.vrplib import read_sol
+from polarvrp.solutions.library_rows import LibraryRow, is_library_table, read_library_rows
 from polarvrp.solutions.solutions import plain_rows
 
 INSTANCE = "instance"
@@ -41,6 +45,7 @@ class ForeignSolution:
         listed: Routes as lists of nodes, where the file lists them so; each may begin and end with its depot.
         cost: Stated cost, positive; None where none is stated.
         seconds: Stated time, None where none is.
+        convention: How its cost counts; None in others' files, which do not say it.
     """
 
     source: Path
@@ -49,6 +54,7 @@ class ForeignSolution:
     listed: tuple[tuple[int, ...], ...] | None = None
     cost: float | None = None
     seconds: float | None = None
+    convention: Convention | None = None
 
     @property
     def is_solved(self) -> bool:
@@ -123,7 +129,8 @@ def _listed_route(number: int, nodes: Sequence[int], num_depots: int) -> Route:
 def _read_sol(path: Path) -> ForeignSolution:
     solution = read_sol(path)
     name = re.sub(r"\.vrp$", "", path.stem, flags=re.IGNORECASE)
-    return ForeignSolution(path, name, listed=tuple(route.customers for route in solution.routes), cost=solution.cost)
+    listed = tuple(route.customers for route in solution.routes)
+    return ForeignSolution(path, name, listed=listed, cost=solution.cost, convention=solution.convention)
 
 
 def _read_archive(path: Path) -> list[ForeignSolution]:
@@ -162,6 +169,8 @@ def _share(time: Any, count: int) -> float | None:
 
 def _read_plain(path: Path) -> list[ForeignSolution]:
     table = read_parquet(path, "check the path")
+    if is_library_table(table):
+        return [_own_solution(path, row) for row in read_library_rows(path)]
     listed = [
         field.name for field in table.schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
     ]
@@ -172,6 +181,12 @@ def _read_plain(path: Path) -> list[ForeignSolution]:
     rows = enumerate(plain_rows(table), start=1)
     named = [(number, row) for number, row in rows if row[tours] or row[INSTANCE] is not None]
     return [_plain_solution(path, number, row, tours) for number, row in named]
+
+
+def _own_solution(path: Path, row: LibraryRow) -> ForeignSolution:
+    nodes = row.actions if row.cost is not None else None
+    convention = row.convention
+    return ForeignSolution(path, row.instance, nodes, cost=row.cost, seconds=row.seconds, convention=convention)
 
 
 def _plain_solution(path: Path, number: int, row: dict[str, Any], tours: str) -> ForeignSolution:

@@ -1,5 +1,6 @@
 """Others' solutions checked and priced exactly: their stated costs become ours, and what breaks a rule has none."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +11,14 @@ from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.library_files import read_library
-from polarvrp.problem.library_instances import LibraryInstance, Rounding
+from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding, counted_by
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.tours import Route, check_tour, routes_to_actions
 from polarvrp.problem.vrplib import load_set_x, read_sol, set_x_names
 from polarvrp.solutions.foreign import ForeignSolution, instances_beside
 from polarvrp.solutions.library_rows import LibraryRow, library_row, unsolved_row
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.tolerances import POLICY_TOLERANCE
+from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE
 
 SET_X = Path("set-x")
 """Stands for the instances of CVRPLIB's Set-X, which the package holds."""
@@ -94,8 +95,8 @@ def import_library(
         solutions: Those of any instances, each by its name.
         places: Files of instances, folders of them, or ``SET_X``; none for those beside the solutions, then Set-X.
         solver: Name for the rows.
-        rounding: How distances count, None for the convention of each instance's set.
-        open_routes: Whether routes end at their last customer.
+        rounding: How distances count, None for what our own files say, and else the convention of each instance's set.
+        open_routes: Whether routes end at their last customer; so they do where our own files say it.
 
     Raises:
         DataError: If an instance is not found or unusable, or solved twice.
@@ -107,12 +108,24 @@ def import_library(
         if any(row.instance == library.name for row in rows):
             raise DataError(f"{solution.source} solves {library.name} a second time; drop one")
         row = price_library(library, solution, solver, best_known)
+        if solution.convention == Convention(library.rounding, library.open_routes):
+            row = _with_right_cost(library, solution, row)
         rows.append(row)
         if row.reason not in (None, NO_SOLUTION):
             problems.append(f"{library.name}: {row.reason}")
         if row.cost is not None and solution.cost is not None:
             differences.append(abs(row.cost - solution.cost))
     return Imported(tuple(rows), tuple(problems), tuple(differences))
+
+
+def cost_problem(library: LibraryInstance, stated: float, exact: float) -> str | None:
+    """What is wrong with the stored cost of a solution of ours; None if nothing is.
+
+    A ``.sol`` holds 15 digits of it.
+    """
+    if math.isclose(stated, exact, rel_tol=1e-14, abs_tol=COST_TOLERANCE):
+        return None
+    return f"its stored cost is {stated:.15g}, with {library.rounding} distances it is {exact:.15g}"
 
 
 def price_library(
@@ -127,6 +140,14 @@ def price_library(
     except InfeasibleTourError as error:
         return unsolved_row(library, solver, str(error), solution.seconds, best_known)
     return library_row(library, solver, routes, report, solution.seconds, best_known)
+
+
+def _with_right_cost(library: LibraryInstance, solution: ForeignSolution, row: LibraryRow) -> LibraryRow:
+    """A row, without a cost where the one that our file stores is wrong."""
+    if row.cost is None or solution.cost is None:
+        return row
+    problem = cost_problem(library, solution.cost, row.cost)
+    return row if problem is None else unsolved_row(library, row.solver, problem, row.seconds, row.best_known)
 
 
 def _set_row(
@@ -177,6 +198,7 @@ def _find_library(
     path = shelf.get(name.lower()) if is_named else instances_beside(solution.source)
     if path is not None:
         library = read_library(path, rounding, open_routes)
+        library = counted_by(library, solution.convention, rounding, open_routes)
         return library, best_known_cost(library, path, solution.source)
     known = {other.lower(): other for other in set_x_names()}
     if name.lower() not in known:
@@ -184,7 +206,8 @@ def _find_library(
         raise DataError(f"{solution.source}: there is no instance {name!r} {where}; name its file by --instances")
     library, best_known, _ = load_set_x(known[name.lower()])
     library = replace(library, rounding=rounding or library.rounding, open_routes=open_routes)
-    return library, float(best_known) if library.rounding is Rounding.NEAREST and not open_routes else None
+    library = counted_by(library, solution.convention, rounding, open_routes)
+    return library, float(best_known) if library.rounding is Rounding.NEAREST and not library.open_routes else None
 
 
 def best_known_cost(library: LibraryInstance, path: Path, source: Path | None = None) -> float | None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from polarvrp.errors import DataError
+from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import read_parquet, write_rows
-from polarvrp.problem.library_instances import LibraryInstance, Rounding
+from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.library_prices import LibraryReport
 from polarvrp.problem.tours import Route, routes_to_actions
+from polarvrp.problem.variants import parse_variant
 
 LIBRARY_SCHEMA = pa.schema(
     [
@@ -34,6 +36,12 @@ LIBRARY_SCHEMA = pa.schema(
         pa.field("reason", pa.string()),
     ]
 )
+
+SOLVED_AS = {"solver": "method", "rounding": "distances", "best_known": "known_cost"}
+"""Columns of ``polarvrp solve`` that have other names there."""
+
+NOT_SOLVED = {"length", "open_routes"}
+"""Columns that it lacks; its variant says whether routes are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,11 @@ class LibraryRow:
     routes: int = 0
     seconds: float | None = None
     reason: str | None = None
+
+    @property
+    def convention(self) -> Convention:
+        """How its cost counts."""
+        return Convention(Rounding(self.rounding), self.open_routes)
 
 
 def library_row(
@@ -125,23 +138,24 @@ def write_library_rows(path: str | Path, rows: Iterable[LibraryRow], provenance:
 
 
 def is_library_table(table: pa.Table) -> bool:
-    """Whether a Parquet file is one of ``write_library_rows``."""
-    return set(LIBRARY_SCHEMA.names) <= set(table.column_names)
+    """Whether a Parquet file is one of ours on library instances: of ``write_library_rows``, or of ``solve``."""
+    return set(LIBRARY_SCHEMA.names) <= set(table.column_names) or _is_solved(table)
 
 
 def read_library_rows(path: Path) -> list[LibraryRow]:
-    """Rows of a file of solutions of library instances.
+    """Rows of a file of ours on library instances; of those of ``solve`` files that could not be read are left out.
 
     Raises:
         DataError: If the file is missing, damaged or holds something else.
     """
     table = read_parquet(path, "make it with polarvrp import")
     lacking = [name for name in LIBRARY_SCHEMA.names if name not in table.column_names]
-    if lacking:
+    if lacking and not _is_solved(table):
         raise DataError(f"{path} holds no solutions of library instances: it lacks the columns {', '.join(lacking)}")
     try:
-        rows = table.select(LIBRARY_SCHEMA.names).cast(LIBRARY_SCHEMA).to_pylist()
-    except (pa.ArrowException, ValueError) as error:
+        ours = _from_solve(table) if lacking else table
+        rows = ours.select(LIBRARY_SCHEMA.names).cast(LIBRARY_SCHEMA).to_pylist()
+    except (pa.ArrowException, ValueError, ConfigError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} holds no solutions of library instances: {reason}") from error
     known = set(Rounding)
@@ -152,3 +166,18 @@ def read_library_rows(path: Path) -> list[LibraryRow]:
         if row["cost"] is not None and not math.isfinite(row["cost"]):
             raise DataError(f"{path}: {row['instance']} has the cost {row['cost']}; import it again")
     return [LibraryRow(**row) for row in rows]
+
+
+def _is_solved(table: pa.Table) -> bool:
+    names = {SOLVED_AS.get(name, name) for name in LIBRARY_SCHEMA.names if name not in NOT_SOLVED}
+    return names | {"variant"} <= set(table.column_names)
+
+
+def _from_solve(table: pa.Table) -> pa.Table:
+    """A table of ``polarvrp solve`` in the columns of ours."""
+    read = table.filter(pc.is_valid(table["instance"]))
+    columns = {name: read[SOLVED_AS.get(name, name)] for name in LIBRARY_SCHEMA.names if name not in NOT_SOLVED}
+    columns["solver"] = pc.fill_null(columns["solver"], "")  # nobody solved what cannot be
+    columns["length"] = pa.nulls(len(read), pa.float64())
+    columns["open_routes"] = pa.array([parse_variant(str(name)).open_route for name in read["variant"].to_pylist()])
+    return pa.table(columns)
