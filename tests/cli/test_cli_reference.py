@@ -88,6 +88,25 @@ def test_library_files(solver: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert main(["check", file, str(output)]) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Route #1: x\nCost 16\n", "is unusable, {}: line 1 must list customers"),
+        ("Route #1: 1 2 3\nCost 16\n", "is unusable, route 1 has load 20, the capacity is 10"),
+        ("Route #1: 1\nCost 16\n", "is unusable, customer 2 is not served"),
+    ],
+)
+def test_a_spoiled_solution_beside_a_file_gives_no_gap(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path := tmp_path / "P-n4-k2.vrp").write_text(vrp("P-n4-k2"))
+    (beside := tmp_path / "P-n4-k2.sol").write_text(text)
+    effort = ["--solver", "pyvrp", "--seconds", "20", "--iterations", "5", "--output", str(tmp_path / "out.parquet")]
+    assert main(["reference", str(path), *effort]) == 0
+    wanted = f"P-n4-k2: 16 (rounded distances); no gap: {beside} {why.format(beside)}"
+    assert capsys.readouterr().out.startswith(wanted)
+
+
 def test_two_depots_have_a_fleet_each(tmp_path: Path) -> None:
     """Customers at 1 and 9, depots at 0 and 10: back and forth twice, or there twice if routes are open."""
     text = "2 2 2 2\n0 1\n0 1\n1 1 0 0 1 1 2 1 2\n2 9 0 0 1 1 2 1 2\n3 0 0 0 0 0 0\n4 10 0 0 0 0 0\n"

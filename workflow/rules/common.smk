@@ -157,7 +157,7 @@ def own_file(wildcards):
 
 
 def own_known_solution(wildcards):
-    from polarvrp.library.inputs import known_solution_path
+    from polarvrp.problem.known_solutions import known_solution_path
 
     return known_solution_path(own_file(wildcards)) or []
 

@@ -9,6 +9,7 @@ from polarvrp.errors import ConfigError
 
 if TYPE_CHECKING:
     from polarvrp.problem.instances import Instances, NodeArrays
+    from polarvrp.problem.known_solutions import KnownSolution
     from polarvrp.solutions.library_rows import LibraryRow
 
 SOLVING = (
@@ -110,7 +111,7 @@ def _solve_library(options: argparse.Namespace) -> int:
     from polarvrp.problem.library_files import read_library
     from polarvrp.problem.library_instances import Rounding
     from polarvrp.progress import progress
-    from polarvrp.solutions.importing import best_known_cost
+    from polarvrp.solutions.importing import best_known
     from polarvrp.solutions.library_rows import write_library_rows
     from polarvrp.solvers.library_solve import LibraryTask, solve_library_tasks
     from polarvrp.solvers.pool import default_hard_limit, require_workers
@@ -132,7 +133,11 @@ def _solve_library(options: argparse.Namespace) -> int:
     workers = 1 if options.workers is None else options.workers
     require_workers(workers)
     require_output(options.output, ".parquet", {"method": settings.solver}, options.instances)
-    tasks = [LibraryTask(library, settings, best_known_cost(library, path)) for path, library in libraries.items()]
+    known = {library.name: best_known(library, path) for path, library in libraries.items()}
+    tasks = [
+        LibraryTask(library, settings, None if beside is None else beside.cost)
+        for library, beside in zip(libraries.values(), known.values(), strict=True)
+    ]
     largest = max(library.num_customers for library in libraries.values())
     hard_limit = options.hard_limit or default_hard_limit(settings.seconds, largest)
     rows = list(progress(solve_library_tasks(tasks, workers, hard_limit), len(tasks), settings.solver, "instance"))
@@ -144,17 +149,19 @@ def _solve_library(options: argparse.Namespace) -> int:
     rows.sort(key=lambda row: names.index(row.instance))
     write_library_rows(options.output, rows, effort | {"method": settings.solver, "machine": processor_name()})
     for row in rows:
-        print(_line(row))
+        print(_line(row, known[row.instance]))
     return 0
 
 
-def _line(row: "LibraryRow") -> str:
+def _line(row: "LibraryRow", known: "KnownSolution | None") -> str:
     from polarvrp.evaluation.gaps import shown_gap
 
     if row.cost is None:
         return f"{row.instance}: no solution, {row.reason}"
-    gap = "" if row.gap_percent is None else f", gap {shown_gap(row.gap_percent)} % to {row.best_known:.15g}"
-    return f"{row.instance}: {row.cost:.15g} ({row.rounding} distances){gap}"
+    answer = f"{row.instance}: {row.cost:.15g} ({row.rounding} distances)"
+    if row.gap_percent is not None:
+        return f"{answer}, gap {shown_gap(row.gap_percent)} % to {row.best_known:.15g}"
+    return answer if known is None else f"{answer}; no gap: {known.why_no_gap}"
 
 
 def _require_output(options: argparse.Namespace, solved: "Instances[NodeArrays]", start: int, method: str) -> None:

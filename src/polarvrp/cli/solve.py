@@ -75,7 +75,6 @@ class _Job:
 
     def solve(self, file: InputFile) -> Outcome:
         """One file, with what is said about it."""
-        from polarvrp.library.inputs import known_solution
         from polarvrp.library.results import (
             Outcome,
             describe_answer,
@@ -85,6 +84,7 @@ class _Job:
             untrained_features,
         )
         from polarvrp.library.solving import solve_library
+        from polarvrp.problem.known_solutions import known_solution
 
         library: LibraryInstance | None = None
         try:
@@ -177,8 +177,8 @@ def _require_sound(options: argparse.Namespace) -> None:
 
 def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> None:
     """Refuse to write over an instance, the solution beside it, or anything that is not of an earlier call."""
-    from polarvrp.library.inputs import known_solution_path
     from polarvrp.library.results import COMMAND, SOLUTIONS
+    from polarvrp.problem.known_solutions import known_solution_path
 
     folder: Path = options.output
     if exists(folder) and not is_folder(folder):

@@ -1,4 +1,4 @@
-"""Files that a user names: one by one, by folder or by pattern, and the known solution that lies beside each."""
+"""Files that a user names: one by one, by folder or by pattern."""
 
 import glob
 import re
@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
-from polarvrp.problem.library_instances import LibraryInstance
-from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
-from polarvrp.problem.vrplib import read_sol
+from polarvrp.errors import ConfigError, DataError
 from polarvrp.study.external import require_workflow_path
 
 SUFFIXES = frozenset({"", ".dat", ".mdvrp", ".ovrp", ".txt", ".vrp", ".vrpb", ".vrpbtw", ".vrptw"})
@@ -30,21 +27,6 @@ class InputFile:
 
     path: Path
     stem: Path
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSolution:
-    """The solution beside a file.
-
-    Attributes:
-        path: Where it lies.
-        cost: Exact, as the file's convention counts; None if it is unusable.
-        note: Why it is unusable, or what its stated cost is if that differs; None if all is well.
-    """
-
-    path: Path
-    cost: float | None
-    note: str | None = None
 
 
 def input_files(names: Iterable[str]) -> list[InputFile]:
@@ -86,29 +68,6 @@ def job_files(folder: str) -> dict[str, Path]:
                 "polarvrp solve"
             )
     return files
-
-
-def known_solution_path(path: Path) -> Path | None:
-    """The ``.sol`` file beside an instance: ``A.sol`` or ``A.vrp.sol`` beside ``A.vrp``."""
-    names = (path.with_suffix(".sol"), path.with_name(f"{path.name}.sol"))
-    return next((name for name in names if name.is_file() and name != path), None)
-
-
-def known_solution(path: Path, library: LibraryInstance) -> KnownSolution | None:
-    """The solution beside an instance, priced exactly; None if there is none."""
-    beside = known_solution_path(path)
-    if beside is None:
-        return None
-    try:
-        solution = read_sol(beside)
-        report = check_routes(library, at_cheapest_depots(library, solution.routes))
-    except (DataError, InfeasibleTourError) as error:
-        return KnownSolution(beside, None, str(error))
-    if report.first_problem is not None:
-        return KnownSolution(beside, None, report.first_problem)
-    stated = solution.cost
-    differs = stated is not None and abs(stated - report.cost) > 0.5e-2
-    return KnownSolution(beside, report.cost, f"it states {stated:.15g}" if differs else None)
 
 
 def _files_of(name: str) -> list[InputFile]:

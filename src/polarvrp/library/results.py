@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from polarvrp.evaluation.gaps import shown_gap
 from polarvrp.files import write_rows
-from polarvrp.library.inputs import InputFile, KnownSolution
+from polarvrp.library.inputs import InputFile
 from polarvrp.library.solving import SolvedInstance
+from polarvrp.problem.known_solutions import KnownSolution
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.tours import routes_to_actions
 from polarvrp.problem.variants import MULTI_DEPOT_COUNT
@@ -122,10 +123,8 @@ def describe_answer(outcome: Outcome) -> str:
     answer = f"cost {shown_cost(solved.cost)}, {routes}, feasible, {solved.seconds:.2f} s"
     if known is None:
         return answer
-    if known.cost is None:
-        return f"{answer}; no gap: {known.path} is unusable, {known.note}"
-    if outcome.gap_percent is None:
-        return f"{answer}; no gap: the cost of {known.path} is 0"
+    if outcome.gap_percent is None or known.cost is None:
+        return f"{answer}; no gap: {known.why_no_gap}"
     note = "" if known.note is None else f", {known.note}"
     return f"{answer}; gap {shown_gap(outcome.gap_percent)} % to {known.path} ({shown_cost(known.cost)}{note})"
 

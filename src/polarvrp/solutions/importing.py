@@ -1,7 +1,6 @@
 """Others' solutions checked and priced exactly: their stated costs become ours, and what breaks a rule has none."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Generic, TypeVar
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.known_solutions import KnownSolution, known_solution, known_solution_path
 from polarvrp.problem.library_files import read_library
 from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding, counted_by
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.tours import Route, check_tour, routes_to_actions
-from polarvrp.problem.vrplib import load_set_x, read_sol, set_x_names
+from polarvrp.problem.vrplib import load_set_x, set_x_names
 from polarvrp.solutions.foreign import ForeignSolution, instances_beside
 from polarvrp.solutions.library_rows import LibraryRow, library_row, unsolved_row
 from polarvrp.solutions.rows import SolutionRow
@@ -104,10 +104,10 @@ def import_library(
     shelf = _files_by_stem(places)
     rows, problems, differences = list[LibraryRow](), list[str](), list[float]()
     for solution in solutions:
-        library, best_known = _find_library(solution, shelf, bool(places), rounding, open_routes)
+        library, known_cost = _find_library(solution, shelf, bool(places), rounding, open_routes)
         if any(row.instance == library.name for row in rows):
             raise DataError(f"{solution.source} solves {library.name} a second time; drop one")
-        row = price_library(library, solution, solver, best_known)
+        row = price_library(library, solution, solver, known_cost)
         if solution.convention == Convention(library.rounding, library.open_routes):
             row = _with_right_cost(library, solution, row)
         rows.append(row)
@@ -199,34 +199,29 @@ def _find_library(
     if path is not None:
         library = read_library(path, rounding, open_routes)
         library = counted_by(library, solution.convention, rounding, open_routes)
-        return library, best_known_cost(library, path, solution.source)
+        beside = best_known(library, path, solution.source)
+        return library, None if beside is None else beside.cost
     known = {other.lower(): other for other in set_x_names()}
     if name.lower() not in known:
         where = "among the named instances" if is_named else "beside it"
         raise DataError(f"{solution.source}: there is no instance {name!r} {where}; name its file by --instances")
-    library, best_known, _ = load_set_x(known[name.lower()])
+    library, published, _ = load_set_x(known[name.lower()])
     library = replace(library, rounding=rounding or library.rounding, open_routes=open_routes)
     library = counted_by(library, solution.convention, rounding, open_routes)
-    return library, float(best_known) if library.rounding is Rounding.NEAREST and not library.open_routes else None
+    return library, float(published) if library.rounding is Rounding.NEAREST and not library.open_routes else None
 
 
-def best_known_cost(library: LibraryInstance, path: Path, source: Path | None = None) -> float | None:
-    """Best known cost of an instance at hand: that of the ``.sol`` beside its file if it is right, else of Set-X.
+def best_known(library: LibraryInstance, path: Path, source: Path | None = None) -> KnownSolution | None:
+    """Best known solution of an instance at hand: the ``.sol`` beside its file, usable or not, else that of Set-X.
 
     Args:
         library: The instance.
         path: Its file.
         source: A solution that does not count, since it is the one to be compared.
     """
-    stem = re.sub(r"\.vrp$", "", path.name, flags=re.IGNORECASE).removesuffix(".txt")
-    beside = path.with_name(f"{stem}.sol")
-    if beside.is_file() and (source is None or beside.resolve() != source.resolve()):
-        solution = read_sol(beside)
-        try:
-            report = check_routes(library, at_cheapest_depots(library, solution.routes))
-        except InfeasibleTourError:
-            return None
-        return float(report.cost) if report.first_problem is None else None
+    beside = known_solution_path(path)
+    if beside is not None and (source is None or beside.resolve() != source.resolve()):
+        return known_solution(path, library)
     if library.name in set_x_names() and library.rounding is Rounding.NEAREST and not library.open_routes:
-        return float(load_set_x(library.name)[1])
+        return KnownSolution(SET_X, float(load_set_x(library.name)[1]))
     return None
