@@ -195,6 +195,24 @@ def test_solutions_of_library_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["check", str(folder / "CMT99.vrp"), str(output)]) == 0
 
 
+def test_check_says_how_far_stated_costs_of_library_files_are_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are others' claims, so nothing is wrong; what lists no routes is missing."""
+    (instance := tmp_path / "a.vrp").write_text(vrp("a"))
+    rows = [
+        {"instance": "a", "routes": [[1, 2], [3]], "cost": 15.5},
+        {"instance": "A", "routes": [[1], [2], [3]], "cost": None},
+        {"instance": "a", "routes": None, "cost": 3.0},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), plain := tmp_path / "mine.parquet")
+    assert main(["check", str(instance), str(plain)]) == 0
+    wanted = (
+        "3 solutions, 2 right, 0 break a rule, 1 missing, mean cost 17.000000, stated costs are off by at most 0.5\n"
+    )
+    assert capsys.readouterr().out == f"{plain}: {wanted}"
+
+
 NEGATIVE: list[dict[str, Any]] = [
     {"routes": [[-1, 1, 2], [3]]},
     {"routes": [[-1], [1, 2], [3]]},

@@ -17,7 +17,7 @@ from polarvrp.problem.tours import actions_to_routes, check_tour
 from polarvrp.problem.variants import parse_variant
 from polarvrp.problem.vrplib import load_set_x
 from polarvrp.solutions.foreign import read_foreign
-from polarvrp.solutions.importing import Imported, cost_problem, import_set, price_library
+from polarvrp.solutions.importing import Imported, compared, cost_problem, import_set, price_library
 from polarvrp.solutions.library_rows import LibraryRow, is_library_table, read_library_rows
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import plain_rows, provenance, read_solutions
@@ -129,8 +129,7 @@ def check_library(
         solutions = [one for one in read_foreign(path) if str(one.instance).lower() == library.name.lower()]
         if not solutions:
             raise DataError(f"{path} holds no solution of {library.name}")
-        rows = tuple(price_library(library, solution, path.stem) for solution in solutions)
-        return Imported(rows, tuple(f"{row.instance}: {row.reason}" for row in rows if row.reason is not None), ())
+        return compared(solutions, [price_library(library, solution, path.stem) for solution in solutions])
     ours = [row for row in read_library_rows(path) if row.instance.lower() == library.name.lower()]
     if not ours:
         raise DataError(f"{path} holds no solution of {library.name}")

@@ -102,7 +102,7 @@ def import_library(
         DataError: If an instance is not found or unusable, or solved twice.
     """
     shelf = _files_by_stem(places)
-    rows, problems, differences = list[LibraryRow](), list[str](), list[float]()
+    rows = list[LibraryRow]()
     for solution in solutions:
         library, known_cost = _find_library(solution, shelf, bool(places), rounding, open_routes)
         if any(row.instance == library.name for row in rows):
@@ -111,10 +111,17 @@ def import_library(
         if solution.convention == Convention(library.rounding, library.open_routes):
             row = _with_right_cost(library, solution, row)
         rows.append(row)
-        if row.reason not in (None, NO_SOLUTION):
-            problems.append(f"{library.name}: {row.reason}")
-        if row.cost is not None and solution.cost is not None:
-            differences.append(abs(row.cost - solution.cost))
+    return compared(solutions, rows)
+
+
+def compared(solutions: Sequence[ForeignSolution], rows: Sequence[LibraryRow]) -> Imported[LibraryRow]:
+    """Priced solutions beside what was stated of each."""
+    problems = [f"{row.instance}: {row.reason}" for row in rows if row.reason not in (None, NO_SOLUTION)]
+    differences = [
+        abs(row.cost - solution.cost)
+        for solution, row in zip(solutions, rows, strict=True)
+        if row.cost is not None and solution.cost is not None
+    ]
     return Imported(tuple(rows), tuple(problems), tuple(differences))
 
 
