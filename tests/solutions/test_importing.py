@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.library_texts import CORDEAU, vrp
+from helpers.library_texts import CORDEAU, SOLOMON, vrp
 from polarvrp.cli.main import main
 from polarvrp.problem.archives import write_arrays
 from polarvrp.problem.datasets import instances_from_arrays
@@ -211,6 +211,27 @@ def test_check_says_how_far_stated_costs_of_library_files_are_off(
         "3 solutions, 2 right, 0 break a rule, 1 missing, mean cost 17.000000, stated costs are off by at most 0.5\n"
     )
     assert capsys.readouterr().out == f"{plain}: {wanted}"
+
+
+def test_instances_are_found_by_the_name_inside_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Our files call an instance as it calls itself; others call it either way."""
+    (folder := tmp_path / "files").mkdir()
+    (mine := folder / "mine.txt").write_text(SOLOMON)
+    (folder / "notes.txt").write_text("no instance")
+    output, again = tmp_path / "out.parquet", tmp_path / "again.parquet"
+    for name in ("r199", "Mine"):
+        pq.write_table(pa.Table.from_pylist([{"instance": name, "routes": [[1, 2], [3]]}]), tmp_path / "a.parquet")
+        named = ["--instances", str(folder)]
+        assert main(["import", str(tmp_path / "a.parquet"), *named, "--output", str(output)]) == 0
+        assert main(["check", str(mine), str(tmp_path / "a.parquet")]) == 0
+        assert main(["import", str(output), *named, "--output", str(again)]) == 0
+        assert main(["check", str(mine), str(again)]) == 0
+        assert [(row.instance, row.cost) for row in read_library_rows(again)] == [("R199", 15.0)]
+    shutil.copy(mine, folder / "copy.txt")
+    capsys.readouterr()
+    assert main(["import", str(output), *named, "--output", str(again)]) == 2
+    wanted = f"{folder}/copy.txt and {mine} are both named R199; name one of them by --instances"
+    assert wanted in capsys.readouterr().err
 
 
 NEGATIVE: list[dict[str, Any]] = [

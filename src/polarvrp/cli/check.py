@@ -49,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
 
         rounding = None if options.distances is None else Rounding(options.distances)
         library = read_library(options.instances, rounding, options.open)
-        verdict = check_library(library, options.solutions, rounding, options.open)
+        verdict = check_library(library, options.instances.stem, options.solutions, rounding, options.open)
         return _print_verdict(options.solutions, verdict)
     return _check_sol(options)
 

@@ -112,12 +112,13 @@ def check_foreign(instances_path: Path, path: Path) -> Imported[SolutionRow]:
 
 
 def check_library(
-    library: LibraryInstance, path: Path, rounding: Rounding | None = None, open_routes: bool = False
+    library: LibraryInstance, stem: str, path: Path, rounding: Rounding | None = None, open_routes: bool = False
 ) -> Verdict | Imported[LibraryRow]:
     """Check the solutions of an instance in a Parquet file, ours or a plain one.
 
     Args:
         library: The instance.
+        stem: What its file is called; solutions may call it so or by the name in the file.
         path: The file; solutions of other instances in it are left out.
         rounding: How distances count, None for what our file says.
         open_routes: Whether routes end at their last customer; so they do where our file says it.
@@ -125,12 +126,13 @@ def check_library(
     Raises:
         DataError: If the file is unusable or holds no solution of the instance.
     """
+    names = {library.name.lower(), stem.lower()}
     if not is_library_table(read_parquet(path)):
-        solutions = [one for one in read_foreign(path) if str(one.instance).lower() == library.name.lower()]
+        solutions = [one for one in read_foreign(path) if str(one.instance).lower() in names]
         if not solutions:
             raise DataError(f"{path} holds no solution of {library.name}")
         return compared(solutions, [price_library(library, solution, path.stem) for solution in solutions])
-    ours = [row for row in read_library_rows(path) if row.instance.lower() == library.name.lower()]
+    ours = [row for row in read_library_rows(path) if row.instance.lower() in names]
     if not ours:
         raise DataError(f"{path} holds no solution of {library.name}")
     solved = [row for row in ours if row.cost is not None]

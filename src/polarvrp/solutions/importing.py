@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -101,10 +103,10 @@ def import_library(
     Raises:
         DataError: If an instance is not found or unusable, or solved twice.
     """
-    shelf = _files_by_stem(places)
+    shelf = _Shelf.of(places)
     rows = list[LibraryRow]()
     for solution in solutions:
-        library, known_cost = _find_library(solution, shelf, bool(places), rounding, open_routes)
+        library, known_cost = _find_library(solution, shelf, rounding, open_routes)
         if any(row.instance == library.name for row in rows):
             raise DataError(f"{solution.source} solves {library.name} a second time; drop one")
         row = price_library(library, solution, solver, known_cost)
@@ -184,25 +186,57 @@ def _library_routes(library: LibraryInstance, solution: ForeignSolution) -> list
     return at_cheapest_depots(library, [Route(0, route) for route in listed if route])
 
 
-def _files_by_stem(places: Sequence[Path]) -> dict[str, Path]:
-    """Files of instances by their names in lower case."""
-    found: dict[str, Path] = {}
-    for place in places:
-        if place == SET_X:
-            continue
-        if not place.exists():
-            raise DataError(f"{place} does not exist; name a file of an instance, a folder of them, or set-x")
-        files = sorted(place.iterdir()) if place.is_dir() else [place]
-        found |= {file.stem.lower(): file for file in files if file.suffix.lower() in (".vrp", ".txt")}
-    return found
+class _Shelf:
+    """Named files of instances, by what they are called and, read only when that is not enough, by the names in them.
+
+    Attributes:
+        is_named: Whether the user named any, or Set-X.
+    """
+
+    def __init__(self, files: Sequence[Path], is_named: bool) -> None:
+        self.is_named = is_named
+        self._by_stem = {file.stem.lower(): file for file in files}
+
+    @classmethod
+    def of(cls, places: Sequence[Path]) -> "_Shelf":
+        files: list[Path] = []
+        for place in places:
+            if place == SET_X:
+                continue
+            if not place.exists():
+                raise DataError(f"{place} does not exist; name a file of an instance, a folder of them, or set-x")
+            found = sorted(place.iterdir()) if place.is_dir() else [place]
+            files += [file for file in found if file.suffix.lower() in (".vrp", ".txt")]
+        return cls(files, bool(places))
+
+    def find(self, name: str) -> Path | None:
+        """The file of an instance.
+
+        Raises:
+            DataError: If no file is called so, and several say that they are.
+        """
+        if name.lower() in self._by_stem:
+            return self._by_stem[name.lower()]
+        files = self._by_name.get(name.lower(), [])
+        if len(files) > 1:
+            raise DataError(f"{' and '.join(map(str, files))} are both named {name}; name one of them by --instances")
+        return next(iter(files), None)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        for file in self._by_stem.values():
+            with suppress(DataError):  # what cannot be read is not what was solved
+                found.setdefault(read_library(file).name.lower(), []).append(file)
+        return found
 
 
 def _find_library(
-    solution: ForeignSolution, shelf: dict[str, Path], is_named: bool, rounding: Rounding | None, open_routes: bool
+    solution: ForeignSolution, shelf: _Shelf, rounding: Rounding | None, open_routes: bool
 ) -> tuple[LibraryInstance, float | None]:
     """The instance of a solution, and its best known cost where one is at hand."""
     name = str(solution.instance)
-    path = shelf.get(name.lower()) if is_named else instances_beside(solution.source)
+    path = shelf.find(name) if shelf.is_named else instances_beside(solution.source)
     if path is not None:
         library = read_library(path, rounding, open_routes)
         library = counted_by(library, solution.convention, rounding, open_routes)
@@ -210,7 +244,7 @@ def _find_library(
         return library, None if beside is None else beside.cost
     known = {other.lower(): other for other in set_x_names()}
     if name.lower() not in known:
-        where = "among the named instances" if is_named else "beside it"
+        where = "among the named instances" if shelf.is_named else "beside it"
         raise DataError(f"{solution.source}: there is no instance {name!r} {where}; name its file by --instances")
     library, published, _ = load_set_x(known[name.lower()])
     library = replace(library, rounding=rounding or library.rounding, open_routes=open_routes)
