@@ -334,6 +334,30 @@ def test_contradictory_options(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "50_sol_hgs.npz solve? name it by --instances SET.npz" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["set", "library"])
+def test_impossible_outputs_are_refused_before_the_check(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The solution of an instance that is not there would be found by the check."""
+    instances, row = Published(tmp_path, "CVRP").path, {"instance": 99, "actions": [1]}
+    if kind == "library":
+        (instances := tmp_path / "a.vrp").write_text(vrp("a"))
+        row["instance"] = "b"
+    pq.write_table(pa.Table.from_pylist([row]), plain := tmp_path / "mine.parquet")
+    (other := tmp_path / "other.parquet").write_text("my notes")
+    (folder := tmp_path / "folder.parquet").mkdir()
+    for output, message in (
+        (tmp_path / "out.csv", "--output must end in .parquet"),
+        (plain, "--output must name another file than the inputs"),
+        (other, "other.parquet exists and does not say what it holds"),
+        (folder, "folder.parquet is a folder"),
+        (other / "out.parquet", "out.parquet cannot be written"),
+    ):
+        assert main(["import", str(plain), "--instances", str(instances), "--output", str(output)]) == 2
+        assert message in capsys.readouterr().err
+    assert other.read_text() == "my notes"
+
+
 @pytest.mark.parametrize(
     ("variant", "routes", "message"),
     [

@@ -68,6 +68,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _import_set(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[SolutionRow]:
+    from polarvrp.problem.datasets import read_instances, variant_of
     from polarvrp.solutions.foreign import instances_beside
     from polarvrp.solutions.importing import import_set
     from polarvrp.solutions.origin import DIGESTS, Origin, require_solutions_output, set_digests
@@ -79,11 +80,11 @@ def _import_set(solutions: list[ForeignSolution], method: str, options: argparse
     sets = options.instances or list(dict.fromkeys(instances_beside(path) for path in options.files))
     if len(sets) > 1 or sets[0] is None:
         raise ConfigError(f"which set do {', '.join(map(str, options.files))} solve? name it by --instances SET.npz")
-    found = import_set(sets[0], solutions, method)
-    known = set_digests(sets[0])
-    digests = {row.instance: known[row.instance] for row in found.rows}
-    origin = Origin(found.rows[0].variant, found.rows[0].num_customers, "solver", method)
+    first, solved = read_instances(sets[0], 1), {solution.instance for solution in solutions}
+    digests = {index: digest for index, digest in set_digests(sets[0]).items() if index in solved}
+    origin = Origin(variant_of(first).name, first.num_customers, "solver", method)
     require_solutions_output(options.output, origin, digests, [*options.files, *sets])
+    found = import_set(sets[0], solutions, method)
     write_solutions(options.output, found.rows, "solver", _provenance(options, sets) | {DIGESTS: digests})
     return found
 
@@ -95,8 +96,8 @@ def _import_library(solutions: list[ForeignSolution], method: str, options: argp
     from polarvrp.solutions.library_rows import write_library_rows
 
     rounding = None if options.distances is None else Rounding(options.distances)
-    found = import_library(solutions, options.instances, method, rounding, options.open)
     require_output(options.output, ".parquet", {"method": method}, [*options.files, *options.instances])
+    found = import_library(solutions, options.instances, method, rounding, options.open)
     write_library_rows(options.output, found.rows, _provenance(options, []) | {"method": method})
     return found
 
