@@ -23,6 +23,7 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.library_files import read_library
+from polarvrp.problem.library_instances import Convention, Rounding
 from polarvrp.problem.vrplib import read_sol
 from polarvrp.solutions.library_rows import read_library_rows
 from polarvrp.study import shipped
@@ -176,6 +177,26 @@ def test_no_gap_to_a_known_cost_of_0(write: Write, capsys: pytest.CaptureFixture
     assert answers[0].endswith(f"; no gap: the cost of {beside} is 0") and answers[1].startswith("  cost 16, ")
     assert main(["solve", *paths, *QUICK, "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["gap_percent"] is None
+
+
+def test_a_folder_is_solved_into_itself_again(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Our own solutions are written again, others' and those of another instance never."""
+    (one := write("set/a/x.vrp", TWINS["A"])), write("set/y.vrp", TWINS["A"])
+    words = ["solve", str(tmp_path / "set"), *QUICK, "--output", str(tmp_path / "set")]
+    for distances in ("rounded", "exact"):
+        assert main([*words, "--distances", distances]) == 0
+        assert read_sol(one.with_suffix(".sol")).convention == Convention(Rounding(distances), open_routes=False)
+    ours = one.with_suffix(".sol").read_text()
+    for content in (
+        "Route #1: 1 2\nRoute #2: 3\nCost 16\n",
+        ours.replace('"x"', '"other"'),
+        ours.replace("polarvrp", ""),
+    ):
+        one.with_suffix(".sol").write_text(content)
+        capsys.readouterr()
+        assert main(words) == 2
+        assert "--output must name another file than the inputs" in capsys.readouterr().err
+        assert one.with_suffix(".sol").read_text() == content
 
 
 def test_what_the_network_never_saw_is_said(write: Write, network: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polarvrp.cli.arguments import add_reading_arguments
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import exists, is_folder
-from polarvrp.outputs import marked, require_output
+from polarvrp.outputs import marked, require_output, stated_subject
 
 if TYPE_CHECKING:
     from polarvrp.evaluation.models import Model
@@ -176,15 +176,16 @@ def _require_sound(options: argparse.Namespace) -> None:
 
 
 def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> None:
-    """Refuse to write over an instance, the solution beside it, or anything that is not of an earlier call."""
+    """Refuse to write over an instance, others' solution beside it, or anything that is not of an earlier call."""
     from polarvrp.library.results import COMMAND, SOLUTIONS
     from polarvrp.problem.known_solutions import known_solution_path
 
     folder: Path = options.output
     if exists(folder) and not is_folder(folder):
         raise ConfigError(f"--output {folder} is a file; name a folder")
-    known = [known_solution_path(file.path) for file in files]
-    inputs = [file.path for file in files] + [path for path in known if path is not None]
+    known = [(known_solution_path(file.path), _subject(file)) for file in files]
+    others = [path for path, ours in known if path is not None and not _says(path, ours)]
+    inputs = [*(file.path for file in files), *others]
     require_output(folder / SOLUTIONS, ".parquet", COMMAND, inputs)
     for file in files:
         path = folder / f"{file.stem}.sol"
@@ -196,6 +197,11 @@ def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> Non
 def _subject(file: InputFile) -> dict[str, str]:
     """What a solution says that it is of."""
     return {"solution": file.stem.name}
+
+
+def _says(path: Path, subject: dict[str, str]) -> bool:
+    """Whether a file is one of ours of that subject, and so may be written again."""
+    return subject.items() <= (stated_subject(path) or {}).items()
 
 
 def _with_path(path: Path, message: str) -> str:
