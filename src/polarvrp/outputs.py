@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from polarvrp.files import exists, provenance, read_parquet
 
 MARK = "polarvrp-subject:"
 """Before what a text or a picture says about itself, see ``marked``."""
+
+SHOWN_INSTANCES = 3
+"""Of those that would be lost, in messages."""
 
 SEARCHED = 2**16
 """Bytes at either end of a file in which a mark is looked for."""
@@ -61,6 +64,29 @@ def require_output(
     if exists(path):
         _require_same(path, subject, (stated or stated_subject)(path), option)
     _require_writable(path)
+
+
+def require_kept(
+    path: Path, held: Iterable[Any], written: Collection[Any], noun: str = "", option: str = "--output"
+) -> None:
+    """Refuse to write a file of fewer rows over a finished one: an instance that it holds must be written again.
+
+    Args:
+        path: What the user named.
+        held: Instances of the file that is there.
+        written: Instances of what will be written.
+        noun: What numbers of instances follow in messages, such as ``"instance "``; names stand alone.
+        option: By which the user named it.
+
+    Raises:
+        DataError: If an instance would be gone.
+    """
+    held = list(held)
+    lost = [instance for instance in held if instance not in written]
+    if lost:
+        named = f"{noun}{', '.join(map(str, lost[:SHOWN_INSTANCES]))}{', ...' if lost[SHOWN_INSTANCES:] else ''}"
+        count = f"{len(held)} instance{'s' if len(held) > 1 else ''}"
+        raise DataError(f"{path} holds {count}, of which {len(lost)} would be lost ({named}); choose another {option}")
 
 
 def marked(subject: Mapping[str, Any]) -> str:

@@ -101,6 +101,22 @@ def test_a_folder_goes_on_after_a_bad_file(write: Write, tmp_path: Path, capsys:
     assert solutions == ["a/X-n4-k2.sol", "c.sol"]
 
 
+def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whichever way a file is named, it has one row; those of files that a call does not name are as they were."""
+    one = write("set/a/one.vrp", TWINS["A"])
+    write("set/b/one.vrp", SOLOMON)
+    output = tmp_path / "out"
+    table = output / "solutions.parquet"
+    before: list[tuple[str, dict[str, object]]] = []
+    for name, said in ((one.parents[1], 2), (one, 2), (write("two.vrp", TWINS["A"]), 3), (one.parent, 3)):
+        assert main(["solve", str(name), *QUICK, "--model", "none", "--output", str(output)]) == 0
+        assert f"{table}: {said} rows" in capsys.readouterr().out
+        rows = {row.pop("file"): row for row in pq.read_table(table).to_pylist()}
+        assert len(rows) == said and all(rows[file] == row for file, row in before if not file.startswith(str(name)))
+        before = list(rows.items())
+    assert pq.read_table(table).num_rows == 3
+
+
 def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = write("a/X-n4-k2.vrp", TWINS["A"]), write("b/X-n4-k2.vrp", TWINS["A"])
     assert main(["solve", f"{tmp_path}/*/X*.vrp", *QUICK]) == 2

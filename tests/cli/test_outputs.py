@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.full_disk import full_disk
-from helpers.library_texts import PLAIN
+from helpers.library_texts import PLAIN, vrp
 from helpers.results_folder import ResultsFolder
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
@@ -23,6 +23,9 @@ from polarvrp.outputs import marked, require_output, stated_subject
 RUN, OTHER = "polarnet-shared-po-n6-s0", "polarnet-shared-po-n6-s1"
 SOLVE = ["--seconds", "20", "--iterations", "2"]
 ALONE = "--model none"
+SOLVE_A = f"reference a.npz --solver pyvrp {' '.join(SOLVE)}"
+LIBRARY = f"reference x.vrp --solver pyvrp {' '.join(SOLVE)}"
+SET_X = "evaluate-set-x --model m.safetensors --augmentations 1 --starts 1"
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +47,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["tables", "in_distribution", "--results", str(folder / "results")]) == 0
     assert main(["report", "--results", str(folder / "results"), "--output", str(folder / "page.html")]) == 0
     write_text(folder / "x.vrp", PLAIN)
-    pq.write_table(
-        pa.table({"instance": [0, 1], "actions": [[1, 0, 2, 0, 3, 0, 4, 5, 6]] * 2}), folder / "plain.parquet"
-    )
+    write_text(folder / "y.vrp", vrp("other"))
+    for name, numbers in (("plain", [0, 1]), ("short", [0])):
+        actions = [[1, 0, 2, 0, 3, 0, 4, 5, 6]] * len(numbers)
+        pq.write_table(pa.table({"instance": numbers, "actions": actions}), folder / f"{name}.parquet")
     with contextlib.chdir(folder):
         for command in (
             "import plain.parquet --instances a.npz --output imported.parquet",
             "figures in_distribution --results results",
-            f"solve x.vrp --seconds 0.1 --output out {ALONE}",
+            f"solve x.vrp y.vrp --seconds 0.1 --output out {ALONE}",
+            f"{SOLVE_A} --first 1 --output first.parquet",
+            "reference a.npz --best-of solved.parquet --output best.parquet",
+            f"{LIBRARY} --output library.parquet",
+            "import out/x.sol --instances x.vrp --method hgs --output hgs.parquet",
+            f"{SET_X} --instances 1 --output set_x.parquet",
+            "analyse architectures --num-customers 5 --output counts.parquet",
             "plot x.vrp out/x.sol --output x.png",
             "plot x.vrp out/x.sol --output x.pdf",
         ):
@@ -73,7 +83,6 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-SOLVE_A = f"reference a.npz --solver pyvrp {' '.join(SOLVE)}"
 EVALUATE_A = "evaluate a.npz --model m.safetensors"
 
 
@@ -106,6 +115,21 @@ EVALUATE_A = "evaluate a.npz --model m.safetensors"
         ("report --results results --output results/tables/in_distribution.md", "--output must end in .html"),
         ("report --results results --output notes.html", "notes.html exists and does not say what it holds"),
         ("generate --variant CVRP --num-customers 6 --instances 2 --seed 3 --output a.npz", "(seed 1 instead of 3)"),
+        (f"{SOLVE_A} --first 1 --output solved.parquet", "holds 2 instances, of which 1 would be lost (instance 1)"),
+        (f"{SOLVE_A} --start 1 --output solved.parquet", "would be lost (instance 0); choose another --output"),
+        (f"{EVALUATE_A} --first 1 --output evaluated.parquet", "of which 1 would be lost (instance 1)"),
+        ("reference --merge first.parquet --output solved.parquet", "of which 1 would be lost (instance 1)"),
+        ("reference a.npz --best-of first.parquet --output best.parquet", "of which 1 would be lost (instance 1)"),
+        ("import short.parquet --instances a.npz --method imported --output imported.parquet", "lost (instance 1)"),
+        ("import out/y.sol --instances y.vrp --method hgs --output hgs.parquet", "1 would be lost (tiny)"),
+        (f"reference y.vrp --solver pyvrp {' '.join(SOLVE)} --output library.parquet", "1 would be lost (tiny)"),
+        (
+            f"{SET_X} --instances X-n106-k14 --output set_x.parquet",
+            "holds 1 instance, of which 1 would be lost (X-n101-k25)",
+        ),
+        ("analyse architectures --num-customers 5 --output solved.parquet", "does not say what it holds"),
+        ("analyse architectures --num-customers 6 --output counts.parquet", "(num_customers [5] instead of [6])"),
+        ("analyse margins solved.parquet --output solved.parquet", "another file than the inputs"),
     ],
 )
 def test_inputs_and_other_work_stay_as_they_are(
@@ -122,7 +146,13 @@ def test_inputs_and_other_work_stay_as_they_are(
     "command",
     [
         f"{SOLVE_A} --output solved.parquet",
-        f"reference a.npz --solver pyvrp {' '.join(SOLVE)} --first 1 --output solved.parquet",
+        f"reference a.npz --solver pyvrp {' '.join(SOLVE)} --first 1 --output first.parquet",
+        f"{SOLVE_A} --output first.parquet",
+        f"{LIBRARY} --output library.parquet",
+        f"reference x.vrp y.vrp --solver pyvrp {' '.join(SOLVE)} --output library.parquet",
+        "import out/x.sol --instances x.vrp --method hgs --output hgs.parquet",
+        f"{SET_X} --instances 1 --output set_x.parquet",
+        "analyse architectures --num-customers 5 --output counts.parquet",
         f"{EVALUATE_A} --output evaluated.parquet",
         "report --results results --output page.html",
         "generate --variant CVRP --num-customers 6 --instances 2 --seed 1 --output a.npz",

@@ -8,7 +8,9 @@ Source: appendix on the preference-margin analysis.
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -71,12 +73,13 @@ def preference_margins(history: pd.DataFrame) -> pd.DataFrame:
     return margins
 
 
-def write_margins(history: Path, output: Path) -> None:
+def write_margins(history: Path, output: Path, subject: Mapping[str, Any]) -> None:
     """Write ``preference_margins.parquet`` of a training.
 
     Args:
         history: Its ``history.parquet``.
         output: File to write.
+        subject: What it says that it is of; see ``outputs.require_output``.
 
     Raises:
         DataError: If the history is unusable or holds no preferred pairs.
@@ -86,7 +89,8 @@ def write_margins(history: Path, output: Path) -> None:
         margins = preference_margins(stored.to_pandas())
     except DataError as error:
         raise DataError(f"{history}: {error}") from error
-    write_parquet(output, pa.Table.from_pandas(margins, SCHEMA, preserve_index=False), {"history": provenance(stored)})
+    table = pa.Table.from_pandas(margins, SCHEMA, preserve_index=False)
+    write_parquet(output, table, {"history": provenance(stored), **subject})
 
 
 def _tolerance(percent: str) -> float:

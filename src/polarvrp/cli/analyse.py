@@ -44,8 +44,11 @@ def execute(options: argparse.Namespace) -> int:
 
 def _margins(options: argparse.Namespace) -> None:
     from polarvrp.analysis.margins import write_margins
+    from polarvrp.files import provenance, read_parquet
 
-    write_margins(options.history, options.output)
+    run = provenance(read_parquet(options.history, absent="train the run first")).get("run")
+    subject = _require_output(options, {"run": run}, [options.history])
+    write_margins(options.history, options.output, subject)
 
 
 def _experts(options: argparse.Namespace) -> None:
@@ -64,8 +67,9 @@ def _architectures(options: argparse.Namespace) -> None:
     from polarvrp.analysis import architectures
     from polarvrp.machine import versions
 
+    subject = _require_output(options, {"num_customers": options.num_customers}, [])
     frame = architectures.architectures(options.num_customers)
-    _write(options.output, frame, architectures.SCHEMA, {"versions": versions()})
+    _write(options.output, frame, architectures.SCHEMA, {"versions": versions()} | subject)
 
 
 def _analyse_model(
@@ -73,11 +77,22 @@ def _analyse_model(
 ) -> None:
     """Encode the sets with the model on CPU cores, where numbers are the same on every machine, and write the rows."""
     from polarvrp.evaluation.models import load_trained
-    from polarvrp.problem.datasets import read_instances
+    from polarvrp.problem.datasets import read_instances, variant_of
 
     sets = [read_instances(path) for path in options.instances]
     trained = load_trained(options.model, fingerprint=options.fingerprint, device="cpu")
-    _write(options.output, analyse(trained.policy, sets), schema, trained.origin)
+    variants = sorted(variant_of(instances).name for instances in sets)
+    subject = _require_output(options, {"run": trained.run, "variants": variants}, [*options.instances, trained.path])
+    _write(options.output, analyse(trained.policy, sets), schema, trained.origin | subject)
+
+
+def _require_output(options: argparse.Namespace, subject: dict[str, Any], inputs: list[Path]) -> dict[str, Any]:
+    """What the file will say that it is of, once another output is refused; see ``outputs.require_output``."""
+    from polarvrp.outputs import require_output
+
+    subject = {"analysis": options.analysis} | subject
+    require_output(options.output, ".parquet", subject, inputs)
+    return subject
 
 
 def _write(output: Path, frame: DataFrame, schema: Schema, provenance: dict[str, Any]) -> None:

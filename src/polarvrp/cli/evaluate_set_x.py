@@ -29,8 +29,7 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.decoding.greedy import Decoding, GreedySolver
     from polarvrp.evaluation.gaps import shown_gap
     from polarvrp.evaluation.models import load_trained
-    from polarvrp.evaluation.set_x import evaluate_set_x, stated_set_x, write_set_x
-    from polarvrp.outputs import require_output
+    from polarvrp.evaluation.set_x import evaluate_set_x, require_set_x_output, write_set_x
     from polarvrp.progress import progress
     from polarvrp.references.partial import PartialRecords
     from polarvrp.study.weights import weights_digest
@@ -41,7 +40,7 @@ def execute(options: argparse.Namespace) -> int:
     effort = {"augmentations": options.augmentations, "starts": options.starts, "engine": options.engine}
     with leased_device() as device:
         trained = load_trained(options.model, options.run, options.fingerprint, str(device))
-        require_output(options.output, ".parquet", {"run": trained.run}, [trained.path], stated=stated_set_x)
+        require_set_x_output(options.output, trained.run, names, [trained.path])
         identity = effort | {"run": trained.run, "weights": weights_digest(trained.path), "bfloat16": trained.bfloat16}
         with PartialRecords(options.output, identity) as partial:  # a kill costs one instance
             kept = {row["instance"]: row for row in partial.records}

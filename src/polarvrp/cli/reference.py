@@ -107,12 +107,11 @@ def _solve(options: argparse.Namespace) -> None:
 def _solve_library(options: argparse.Namespace) -> int:
     """Solve library files and print a line each."""
     from polarvrp.machine import processor_name
-    from polarvrp.outputs import require_output
     from polarvrp.problem.library_files import read_library
     from polarvrp.problem.library_instances import Rounding
     from polarvrp.progress import progress
     from polarvrp.solutions.importing import best_known
-    from polarvrp.solutions.library_rows import write_library_rows
+    from polarvrp.solutions.library_rows import require_library_output, write_library_rows
     from polarvrp.solvers.library_solve import LibraryTask, solve_library_tasks
     from polarvrp.solvers.pool import default_hard_limit, require_workers
     from polarvrp.solvers.solve import SolverSettings, solver_version
@@ -132,7 +131,7 @@ def _solve_library(options: argparse.Namespace) -> int:
         raise ConfigError(f"files must be of different instances, got {', '.join(names)}")
     workers = 1 if options.workers is None else options.workers
     require_workers(workers)
-    require_output(options.output, ".parquet", {"method": settings.solver}, options.instances)
+    require_library_output(options.output, settings.solver, names, options.instances)
     known = {library.name: best_known(library, path) for path, library in libraries.items()}
     tasks = [
         LibraryTask(library, settings, None if beside is None else beside.cost)

@@ -110,10 +110,11 @@ class _Job:
         return outcome
 
     def write(self, outcomes: list[Outcome]) -> None:
-        """The table of all files so far."""
-        from polarvrp.library.results import write_outcomes
+        """The table of all files so far, with those of earlier calls."""
+        from polarvrp.library.results import SOLUTIONS, write_outcomes
 
-        self._say(f"{write_outcomes(self.options.output, outcomes, self.settings)}: {len(outcomes)} rows")
+        rows = write_outcomes(self.options.output, outcomes, self.settings)
+        self._say(f"{self.options.output / SOLUTIONS}: {rows} rows")
 
     def _read(self, path: Path) -> LibraryInstance:
         from polarvrp.problem.library_files import read_library

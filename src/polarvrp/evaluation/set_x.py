@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.errors import DataError, InfeasibleTourError
-from polarvrp.files import write_rows
-from polarvrp.outputs import stated_subject
+from polarvrp.files import exists, write_rows
+from polarvrp.outputs import require_kept, require_output, stated_subject
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes
@@ -67,7 +67,25 @@ def evaluate_set_x(solver: GreedySolver, names: Sequence[str]) -> Iterator[dict[
         }
 
 
-def stated_set_x(path: Path) -> dict[str, Any] | None:
+def require_set_x_output(path: Path, run: str, names: Sequence[str], inputs: Sequence[Path]) -> None:
+    """``outputs.require_output`` for a file of costs on Set-X, all of whose instances must be written again.
+
+    Args:
+        path: What the user named.
+        run: Which solves.
+        names: Instances that will be written.
+        inputs: Files that are read.
+
+    Raises:
+        ConfigError: If the output is no ``.parquet`` file or an input.
+        DataError: If another file is there, or one that holds further instances, or nothing can be written.
+    """
+    require_output(path, ".parquet", {"run": run}, inputs, stated=_stated)
+    if exists(path):
+        require_kept(path, [row["instance"] for row in read_set_x(path)], names)
+
+
+def _stated(path: Path) -> dict[str, Any] | None:
     """What a file of costs on Set-X says about itself: its run; None if it is no such file."""
     try:
         read_set_x(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.evaluation.gaps import shown_gap
-from polarvrp.files import write_rows
+from polarvrp.files import exists, provenance, read_parquet, write_rows
 from polarvrp.library.inputs import InputFile
 from polarvrp.library.solving import SolvedInstance
 from polarvrp.problem.known_solutions import KnownSolution
@@ -134,13 +134,19 @@ def shown_cost(cost: float) -> str:
     return f"{cost:.15g}" if round(cost, 1) == cost else f"{cost:.2f}"
 
 
-def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str, Any]) -> Path:
-    """Write ``solutions.parquet``, a row a file.
+def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str, Any]) -> int:
+    """Write ``solutions.parquet``, a row a file; rows of other files that it holds already stay before the new ones.
 
     Args:
         folder: Of the results.
         outcomes: In any order.
-        settings: Time limit and seed, columns of each row, and the provenance of the model.
+        settings: Time limit and seed, columns of each row, and the provenance of each model by its name.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        DataError: If what is there is damaged, or nothing can be written.
     """
     import pyarrow as pa
 
@@ -174,10 +180,15 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
         "not_trained_on": pa.list_(text),
         "reason": text,
     }
-    path = folder / SOLUTIONS
-    rows = [facts(outcome, settings) for outcome in outcomes]
+    path, solved = folder / SOLUTIONS, {outcome.file.path.resolve() for outcome in outcomes}
+    rows: list[dict[str, Any]] = []
+    if exists(path):
+        table = read_parquet(path)
+        rows = [row for row in table.to_pylist() if Path(row["file"]).resolve() not in solved]
+        settings = settings | {"models": provenance(table).get("models", {}) | settings["models"]}
+    rows += [facts(outcome, settings) for outcome in outcomes]
     write_rows(path, rows, pa.schema(list(types.items())), settings | COMMAND)
-    return path
+    return len(rows)
 
 
 def facts(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:

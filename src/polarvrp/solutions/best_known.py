@@ -8,7 +8,7 @@ from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.problem.tours import check_tour
-from polarvrp.solutions.origin import DIGESTS
+from polarvrp.solutions.origin import DIGESTS, require_instances_kept
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 
@@ -54,8 +54,13 @@ def best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path]) 
 
 
 def write_best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path], output: str | Path) -> None:
-    """Write the best tours as a file of solutions whose provenance names the source of each; see ``best_known``."""
+    """Write the best tours as a file of solutions whose provenance names the source of each; see ``best_known``.
+
+    Raises:
+        DataError: As ``best_known``, or if the output is there and holds an instance that no source solves.
+    """
     best = best_known(instances, sources)
+    require_instances_kept(Path(output), best)
     origin = {str(number): str(known.source) for number, known in best.items()}
     digests = dict(enumerate(instance_digests(instances)))
     metadata = {"sources": origin, DIGESTS: {number: digests[number] for number in best}}

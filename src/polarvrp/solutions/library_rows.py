@@ -4,7 +4,7 @@ Unlike files of sets they name their instances, and say how distances count.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import read_parquet, write_rows
+from polarvrp.files import exists, read_parquet, write_rows
+from polarvrp.outputs import require_kept, require_output
 from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.library_prices import LibraryReport
 from polarvrp.problem.tours import Route, routes_to_actions
@@ -126,6 +127,24 @@ def unsolved_row(
         seconds=seconds,
         reason=reason,
     )
+
+
+def require_library_output(path: Path, method: str, names: Collection[str], inputs: Iterable[Path]) -> None:
+    """``outputs.require_output`` for a file of solutions of library instances, all of which must be written again.
+
+    Args:
+        path: What the user named.
+        method: Who solved.
+        names: Instances that will be written.
+        inputs: Files that are read.
+
+    Raises:
+        ConfigError: If the output is no ``.parquet`` file or an input.
+        DataError: If another file is there, or one that holds further instances, or nothing can be written.
+    """
+    require_output(path, ".parquet", {"method": method}, inputs)
+    if exists(path):
+        require_kept(path, [row.instance for row in read_library_rows(path)], names)
 
 
 def write_library_rows(path: str | Path, rows: Iterable[LibraryRow], provenance: Mapping[str, Any]) -> None:

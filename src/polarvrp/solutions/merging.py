@@ -19,7 +19,7 @@ def merge_solutions(paths: Sequence[Path], output: Path) -> None:
     Raises:
         ConfigError: If the output is one of the files, or no ``.parquet`` file.
         DataError: If a file is unusable, belongs to another method, variant or size, or an instance occurs twice, or
-            the output is there and holds something else.
+            the output is there and holds something else or more.
     """
     if not paths:
         raise DataError("nothing to merge: name at least one file of solutions")
@@ -45,5 +45,5 @@ def merge_solutions(paths: Sequence[Path], output: Path) -> None:
     digests = {number: value for one in said for number, value in one.get(DIGESTS, {}).items()}
     if wanted is not None:
         known = {int(number): value for number, value in digests.items()}
-        require_solutions_output(output, Origin(wanted[0], wanted[1], key, wanted[2]), known, [*paths])
+        require_solutions_output(output, Origin(wanted[0], wanted[1], key, wanted[2]), known, [*paths], origin)
     write_solutions(output, rows, key, said[0] | ({DIGESTS: digests} if digests else {}))

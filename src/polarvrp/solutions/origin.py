@@ -1,6 +1,6 @@
 """What a file of solutions is of: one variant, size and method, and the instances that its digests name."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from polarvrp.errors import DataError
 from polarvrp.files import exists, provenance
-from polarvrp.outputs import require_output
+from polarvrp.outputs import require_kept, require_output
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import instance_digests
 from polarvrp.solutions.solutions import Key, read_solutions
@@ -41,23 +41,42 @@ class Origin:
 
 
 def require_solutions_output(
-    path: Path, origin: Origin, digests: Mapping[int, str], inputs: list[Path], option: str = "--output"
+    path: Path,
+    origin: Origin,
+    digests: Mapping[int, str],
+    inputs: list[Path],
+    written: Collection[int] | None = None,
 ) -> None:
-    """``outputs.require_output`` for a file of solutions, which may hold those of other instances of the same set.
+    """``outputs.require_output`` for a file of solutions, all of whose instances must be written again.
 
     Args:
         path: What the user named.
         origin: Of what will be written.
         digests: Of its instances, by position in the set.
         inputs: Files that are read.
-        option: By which the user named it.
+        written: Positions that it will hold, if others than those of ``digests``.
 
     Raises:
         ConfigError: If the output is no ``.parquet`` file or an input.
-        DataError: If another file is there, or nothing can be written.
+        DataError: If another file is there, or one that holds further instances, or nothing can be written.
     """
     subject = {**_subject(origin), "set": "this"}
-    require_output(path, ".parquet", subject, inputs, option, lambda found: _stated(found, digests))
+    require_output(path, ".parquet", subject, inputs, stated=lambda found: _stated(found, digests))
+    require_instances_kept(path, digests if written is None else written)
+
+
+def require_instances_kept(path: Path, written: Collection[int]) -> None:
+    """Refuse to replace a file of solutions, where one is there, by one without some of its instances.
+
+    Args:
+        path: Of the file.
+        written: Positions of the instances that it will hold.
+
+    Raises:
+        DataError: If an instance would be gone.
+    """
+    if exists(path):
+        require_kept(path, read_solutions(path)["instance"].to_pylist(), written, "instance ")
 
 
 def _subject(origin: Origin) -> dict[str, Any]:
