@@ -9,9 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
@@ -22,6 +26,7 @@ from polarvrp.files import (
     provenance,
     read_parquet,
     try_lock,
+    write_figure,
     write_parquet,
     write_text,
 )
@@ -33,6 +38,29 @@ def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path: Path
     write_text(target, "two")
     assert target.read_text() == "two"
     assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_names_in_a_figure_are_no_formulas(tmp_path: Path, suffix: str) -> None:
+    """Wherever they stand; only the powers of ten of a logarithmic axis are formulas."""
+    name, path = r"a$\frac{$b", tmp_path / f"x.{suffix}"
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    line = Line2D([], [], label=f"{name} in the legend")
+    axes.set(title=f"{name} title\0\x1b", xlabel=f"{name} xlabel", ylabel=f"{name} ylabel", xscale="log", xlim=(1, 1e4))
+    axes.set_yticks([0, 1], [f"{name} one", f"{name} two"])
+    axes.annotate(f"{name} note", (10, 0.5))
+    figure.suptitle(f"{name} head\nline")
+    figure.legend(handles=[line])
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        write_figure(path, figure)
+    texts = {text.get_text() for text in figure.findobj(Text)}
+    assert f"{name} title" in texts and f"{name} head\nline" in texts
+    if suffix == "svg":
+        drawn = path.read_text(encoding="utf-8")
+        for place in ("in the legend", "title", "xlabel", "ylabel", "one", "two", "note", "head"):
+            assert f"{name} {place}" in drawn
+        assert r">$\mathdefault" not in drawn
 
 
 def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:

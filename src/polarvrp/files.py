@@ -102,17 +102,30 @@ def write_text(path: str | Path, text: str) -> None:
 def write_figure(path: str | Path, figure: Any, **options: Any) -> None:
     """Write a figure of matplotlib, atomically, in the form that the suffix of ``path`` names.
 
-    It is drawn in memory, since matplotlib leaves a PDF open that a full disk does not take.
+    It is drawn in memory, since matplotlib leaves a PDF open that a full disk does not take. Its texts, which hold
+    names from files and configurations, are drawn as they are: a ``$`` begins no formula.
 
     Args:
         path: Final path.
         figure: What is drawn.
         options: Of ``savefig``.
     """
+    _make_texts_plain(figure)
     drawn = io.BytesIO()
     figure.savefig(drawn, format=Path(path).suffix[1:].lower(), **options)
     with atomic_path(path) as temporary:
         temporary.write_bytes(drawn.getvalue())
+
+
+def _make_texts_plain(figure: Any) -> None:
+    """Turn off formulas in all texts but the powers of ten of logarithmic axes, and drop what cannot be printed."""
+    from matplotlib.text import Text
+
+    axes = [axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis) if axis.get_scale() == "log"]
+    powers = {text for axis in axes for text in axis.get_ticklabels(which="both")}
+    for text in set(figure.findobj(Text)) - powers:
+        text.set_parse_math(False)
+        text.set_text("".join(sign for sign in text.get_text() if sign.isprintable() or sign == "\n"))
 
 
 @contextmanager

@@ -117,6 +117,13 @@ def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.C
     assert pq.read_table(table).num_rows == 3
 
 
+def test_a_dollar_in_a_name_is_drawn(write: Write, tmp_path: Path) -> None:
+    write("set/a.vrp", vrp(r"a$\frac{$"))
+    write("set/b.vrp", vrp("b"))
+    assert main(["solve", str(tmp_path / "set"), *QUICK, "--plot", "--output", str(tmp_path / "out")]) == 0
+    assert {path.name for path in (tmp_path / "out").glob("*.png")} == {"a.png", "b.png"}
+
+
 def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = write("a/X-n4-k2.vrp", TWINS["A"]), write("b/X-n4-k2.vrp", TWINS["A"])
     assert main(["solve", f"{tmp_path}/*/X*.vrp", *QUICK]) == 2
