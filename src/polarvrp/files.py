@@ -150,7 +150,8 @@ def reading(
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(f"{path} does not exist; {absent}") from error
+        fault = "is a link to nothing" if Path(path).is_symlink() else "does not exist"
+        raise DataError(f"{path} {fault}; {absent}") from error
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder; name a file") from error
     except expected as error:
@@ -192,6 +193,11 @@ def is_folder(path: str | Path) -> bool:
     """Whether there is a folder at a path; as ``exists``."""
     found = _status(path, follow=True)
     return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def resolved(path: str | Path) -> Path:
+    """A path without links, as far as they can be followed: closed folders and links in a circle are no error."""
+    return Path(os.path.realpath(path))
 
 
 def try_lock(handle: IO[Any], path: Path) -> bool:

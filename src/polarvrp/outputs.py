@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import exists, provenance, read_parquet
+from polarvrp.files import exists, is_folder, provenance, read_parquet, resolved
 
 MARK = "polarvrp-subject:"
 """Before what a text or a picture says about itself, see ``marked``."""
@@ -57,9 +57,9 @@ def require_output(
     if path.suffix.lower() not in suffixes:
         raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}")
     for given in inputs:
-        if path.resolve() == given.resolve() or (exists(path) and exists(given) and _is_same_file(path, given)):
+        if resolved(path) == resolved(given) or _is_same_file(path, given):
             raise ConfigError(f"{option} must name another file than the inputs, got {path}")
-    if path.is_dir():
+    if is_folder(path):
         raise DataError(f"{path} is a folder; name a file to write")
     if exists(path):
         _require_same(path, subject, (stated or stated_subject)(path), option)
@@ -167,5 +167,5 @@ def _require_writable(path: Path) -> None:
 def _is_same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:  # a link to nothing
+    except OSError:  # one is not there, or closed
         return False

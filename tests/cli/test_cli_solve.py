@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import vrplib
 
+from helpers.file_rights import as_ordinary_user, own_folder
 from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, TWINS, vrp
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
@@ -99,6 +100,38 @@ def test_a_folder_goes_on_after_a_bad_file(write: Write, tmp_path: Path, capsys:
     assert [row["cost"] for row in rows] == [16, None, pytest.approx(5 + 3.6 + 1.4 + 5), None]
     solutions = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.sol"))
     assert solutions == ["a/X-n4-k2.sol", "c.sol"]
+
+
+def test_closed_folders_and_links_to_nothing_are_bad_files(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are solved; patterns and files in closed folders are as bad as the folder."""
+    words = ["solve", *QUICK, "--model", "none", "--output", "out"]
+    with own_folder() as folder:
+        monkeypatch.chdir(folder)
+        for name in ("good.vrp", "good/x.vrp", "unlisted/x.vrp", "unsearched/x.vrp"):
+            Path("set", name).parent.mkdir(parents=True, exist_ok=True)
+            Path("set", name).write_text(TWINS["A"])
+        Path("set/gone.vrp").symlink_to("nowhere.vrp")
+        Path("set/circle.vrp").symlink_to("circle.vrp")
+        os.mkfifo("set/pipe.vrp")
+        assert main([*words, "set/good.vrp"]) == 0  # imports what is then closed to an ordinary user
+        with as_ordinary_user(folder):
+            Path("set/unlisted").chmod(0o000)
+            Path("set/unsearched").chmod(0o600)
+            capsys.readouterr()
+            assert main([*words, "set"]) == 2
+            whole = capsys.readouterr().err.splitlines()
+            assert main([*words, "set/unsearched/x.vrp", "set/good.vrp"]) == 2
+            assert main([*words, "set/unsearched/*.vrp", "set/good.vrp"]) == 2
+            named = capsys.readouterr().err.splitlines()
+        monkeypatch.undo()
+    bad = ["set/circle.vrp", "set/gone.vrp", "set/unlisted/*", "set/unsearched/x.vrp"]
+    assert [line.removeprefix("polarvrp solve: ").split()[0] for line in whole[:-1]] == bad
+    assert "Permission denied" in whole[2] and "Permission denied" in whole[3]
+    assert whole[1].endswith("set/gone.vrp is a link to nothing; check the path")
+    assert whole[-1] == f"polarvrp solve: 2 of 6 files solved; bad: {', '.join(bad)}"
+    assert named[1] == named[3] == "polarvrp solve: 1 of 2 files solved; bad: set/unsearched/x.vrp"
 
 
 def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

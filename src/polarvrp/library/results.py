@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.evaluation.gaps import shown_gap
-from polarvrp.files import exists, provenance, read_parquet, write_rows
+from polarvrp.files import exists, provenance, read_parquet, resolved, write_rows
 from polarvrp.library.inputs import InputFile
 from polarvrp.library.solving import SolvedInstance
 from polarvrp.problem.known_solutions import KnownSolution
@@ -180,11 +180,11 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
         "not_trained_on": pa.list_(text),
         "reason": text,
     }
-    path, solved = folder / SOLUTIONS, {outcome.file.path.resolve() for outcome in outcomes}
+    path, solved = folder / SOLUTIONS, {resolved(outcome.file.path) for outcome in outcomes}
     rows: list[dict[str, Any]] = []
     if exists(path):
         table = read_parquet(path)
-        rows = [row for row in table.to_pylist() if Path(row["file"]).resolve() not in solved]
+        rows = [row for row in table.to_pylist() if resolved(row["file"]) not in solved]
         settings = settings | {"models": provenance(table).get("models", {}) | settings["models"]}
     rows += [facts(outcome, settings) for outcome in outcomes]
     write_rows(path, rows, pa.schema(list(types.items())), settings | COMMAND)

@@ -32,7 +32,7 @@ class KnownSolution:
 def known_solution_path(path: Path) -> Path | None:
     """The ``.sol`` file beside an instance: ``A.sol`` or ``A.vrp.sol`` beside ``A.vrp``."""
     names = (path.with_suffix(".sol"), path.with_name(f"{path.name}.sol"))
-    return next((name for name in names if name.is_file() and name != path), None)
+    return next((name for name in names if _is_file(name) and name != path), None)
 
 
 def known_solution(path: Path, library: LibraryInstance) -> KnownSolution | None:
@@ -50,3 +50,11 @@ def known_solution(path: Path, library: LibraryInstance) -> KnownSolution | None
     stated = solution.cost
     differs = stated is not None and abs(stated - report.cost) > 0.5e-2
     return KnownSolution(beside, report.cost, f"it states {stated:.15g}" if differs else None)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; in a closed folder none is."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
