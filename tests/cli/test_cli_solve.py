@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -220,6 +221,18 @@ def test_a_wrong_cost_in_our_own_files_is_wrong(
         said = capsys.readouterr().out
         assert said.count("its stored cost is 15, with rounded distances it is 16") == 2
         assert read_library_rows(imported)[0].cost is None
+
+
+def test_our_own_solutions_state_every_digit(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Others round to cents, which is right in a file that does not say that it is ours."""
+    path = write("A-n4-k2.vrp", TWINS["A"])
+    assert main(["solve", str(path), *QUICK, "--distances", "exact", "--output", str(tmp_path / "out")]) == 0
+    sol = tmp_path / "out" / "A-n4-k2.sol"
+    sol.write_text(re.sub(r"Cost (\d+\.\d\d)\d*", r"Cost \1", sol.read_text()))
+    assert main(["check", str(path), str(sol)]) == 1
+    assert "its stored cost is 15.01, with exact distances it is 15.019" in capsys.readouterr().out
+    sol.write_text(re.sub(r"Cost .*\nComment.*", "Cost 15.02", sol.read_text()))
+    assert main(["check", str(path), str(sol), "--distances", "exact"]) == 0
 
 
 def test_no_gap_to_a_known_cost_of_0(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 10
 
 PRINTED_COST_TOLERANCE = 0.005
-"""Library solutions with unrounded distances state their cost with two decimals."""
+"""Others' library solutions with unrounded distances state their cost with two decimals."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +68,7 @@ def _check_sol(options: argparse.Namespace) -> int:
     from polarvrp.problem.library_instances import Rounding, counted_by
     from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
     from polarvrp.problem.vrplib import read_sol
+    from polarvrp.solutions.importing import cost_problem
 
     rounding = None if options.distances is None else Rounding(options.distances)
     library, solution = read_library(options.instances, rounding, options.open), read_sol(options.solutions)
@@ -77,10 +78,11 @@ def _check_sol(options: argparse.Namespace) -> int:
     except InfeasibleTourError as error:
         print(f"{options.solutions}: wrong, {error}")
         return 1
-    tolerance = PRINTED_COST_TOLERANCE if library.rounding is Rounding.NONE else 0.0
+    is_printed = solution.convention is None and library.rounding is Rounding.NONE
     cost, problem = report.cost, report.first_problem
-    if problem is None and solution.cost is not None and not abs(solution.cost - cost) <= tolerance + COST_TOLERANCE:
-        problem = f"its stored cost is {solution.cost:.15g}, with {library.rounding} distances it is {cost:.15g}"
+    if problem is None and solution.cost is not None:
+        tolerance = COST_TOLERANCE + (PRINTED_COST_TOLERANCE if is_printed else 0.0)
+        problem = cost_problem(library, solution.cost, cost, tolerance)
     stated = "" if solution.cost is not None else " (the file states none)"
     verdict = "right" if problem is None else f"wrong, {problem}"
     print(f"{options.solutions}: {library.name}, {report.num_routes} routes, cost {cost:.15g}{stated}: {verdict}")

@@ -127,12 +127,11 @@ def compared(solutions: Sequence[ForeignSolution], rows: Sequence[LibraryRow]) -
     return Imported(tuple(rows), tuple(problems), tuple(differences))
 
 
-def cost_problem(library: LibraryInstance, stated: float, exact: float) -> str | None:
-    """What is wrong with the stored cost of a solution of ours; None if nothing is.
-
-    A ``.sol`` holds 15 digits of it.
-    """
-    if math.isclose(stated, exact, rel_tol=1e-14, abs_tol=COST_TOLERANCE):
+def cost_problem(
+    library: LibraryInstance, stated: float, exact: float, tolerance: float = COST_TOLERANCE
+) -> str | None:
+    """What is wrong with a stored cost; None if nothing is. Our ``.sol`` files hold 15 digits of it."""
+    if math.isclose(stated, exact, rel_tol=1e-14, abs_tol=tolerance):
         return None
     return f"its stored cost is {stated:.15g}, with {library.rounding} distances it is {exact:.15g}"
 
