@@ -1,5 +1,6 @@
 """The entry point: an interrupt ends a command quietly."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -22,6 +23,41 @@ def test_an_interrupt_ends_a_command_with_130(
     monkeypatch.setattr(describe, "execute", interrupted)
     assert main(["describe", "polarnet", "ple"]) == 130
     assert capsys.readouterr().err == "polarvrp describe: interrupted\n"
+
+
+def test_an_interrupt_while_the_command_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_name: str) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    assert main(["describe", "polarnet", "ple"]) == 130
+    assert capsys.readouterr().err == "polarvrp describe: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["solve", ""], "an argument"),
+        (["solve", "x.vrp", "--model", ""], "--model"),
+        (["solve", "x.vrp", "--output="], "--output"),
+        (["generate", "--variant", "CVRP", "--output", ""], "--output"),
+        (["models", "--results", "results", ""], "an argument"),
+        (["check", "x.vrp", ""], "an argument"),
+    ],
+)
+def test_empty_words_are_no_paths(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main(words) == 2
+    expected = f"polarvrp {words[0]}: {said} is empty; give it a value or leave it out\n"
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_summaries_keep_their_capitals(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, said in (("evaluate-set-x", "CVRPLIB Set-X"), ("reference", "Solve a set with PyVRP")):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert said in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.3, 0.8])

@@ -7,9 +7,10 @@ import keyword
 import logging
 import os
 import sys
+from itertools import pairwise
 
 from polarvrp import __version__
-from polarvrp.errors import PolarvrpError, is_out_of_memory, lines_of
+from polarvrp.errors import ConfigError, PolarvrpError, is_out_of_memory, lines_of
 
 COMMANDS = {
     "generate": "write a test or validation set",
@@ -55,24 +56,14 @@ def main(arguments: list[str]) -> int:
         Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable, 130 interrupted.
     """
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
-    parser = argparse.ArgumentParser(prog="polarvrp", description="Neural solvers for 48 routing variants.")
-    parser.add_argument("--version", action="version", version=f"polarvrp {__version__}")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = next((word for word in arguments if word in COMMANDS), None)
-    modules = {}
-    for name, summary in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        if name == chosen:
-            module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
-            modules[name] = importlib.import_module(f"polarvrp.cli.{module}")
-            modules[name].add_arguments(subparser)
-    options = parser.parse_args(arguments)
+    source = "polarvrp" if chosen is None else f"polarvrp {chosen}"
     try:
-        code = int(modules[options.command].execute(options))
+        code = _execute(arguments, chosen)
         sys.stdout.flush()
         return code
     except PolarvrpError as error:
-        print(lines_of(f"polarvrp {options.command}", error), file=sys.stderr)
+        print(lines_of(source, error), file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read what is printed has seen enough
         _drop_output()
@@ -80,18 +71,48 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None and error.errno not in FULL:
             raise
-        print(f"polarvrp {options.command}: {_refused(error)}", file=sys.stderr)
+        print(f"{source}: {_refused(error)}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        print(
-            f"polarvrp {options.command}: not enough memory ({_short(error)}); ask for less at a time", file=sys.stderr
-        )
+        print(f"{source}: not enough memory ({_short(error)}); ask for less at a time", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"polarvrp {options.command}: interrupted", file=sys.stderr)
+        print(f"{source}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _execute(arguments: list[str], chosen: str | None) -> int:
+    """Parse and run; only the chosen command's module is imported."""
+    _require_words(arguments)
+    parser = argparse.ArgumentParser(prog="polarvrp", description="Neural solvers for 48 routing variants.")
+    parser.add_argument("--version", action="version", version=f"polarvrp {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    modules = {}
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if name == chosen:
+            module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
+            modules[name] = importlib.import_module(f"polarvrp.cli.{module}")
+            modules[name].add_arguments(subparser)
+    options = parser.parse_args(arguments)
+    return int(modules[options.command].execute(options))
+
+
+def _require_words(arguments: list[str]) -> None:
+    """Refuse an empty word, such as a shell makes of a variable that is not set: as a path it would be this folder.
+
+    Raises:
+        ConfigError: If there is one.
+    """
+    for before, word in pairwise(["", *arguments]):
+        option, sign, value = word.partition("=")
+        if option.startswith("--") and sign and not value:
+            raise ConfigError(f"{option} is empty; give it a value or leave it out")
+        if not word:
+            name = before if before.startswith("--") else "an argument"
+            raise ConfigError(f"{name} is empty; give it a value or leave it out")
 
 
 def _refused(error: OSError) -> str:
