@@ -2,7 +2,7 @@
 from snakemake.utils import min_version
 
 from polarvrp.errors import exit_on_mistake
-from polarvrp.config.loading import scale_file
+from polarvrp.config.loading import require_unique_keys, scale_file
 from polarvrp.config.study import StudyConfig
 
 min_version("9.27")
@@ -12,6 +12,7 @@ configfile: f"{workflow.basedir}/config/config.yaml"
 
 
 with exit_on_mistake("configuration"):
+    require_unique_keys(workflow.configfiles)
     scale = scale_file(config)
 
 

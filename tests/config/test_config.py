@@ -11,7 +11,7 @@ from pydantic import Field
 
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.config.base import Section
-from polarvrp.config.loading import load_study
+from polarvrp.config.loading import load_study, read_yaml
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.study import SCALES, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
@@ -279,6 +279,21 @@ def test_file_without_keys_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"mine\.yaml") as caught:
         load_study(path, ROOT / "config")
     assert "\n" not in str(caught.value)
+
+
+def test_a_key_that_stands_twice_is_named_with_its_lines(tmp_path: Path) -> None:
+    """In one section; the same key of another section, or beside a merged one, is another."""
+    path = tmp_path / "mine.yaml"
+    for text, line in (
+        ("seeds: [0]\nscale: quick\nseeds: [1]\n", r"line 3: seeds stands in line 1 already; keep one"),
+        ("training:\n  epochs: 1\n  epochs: 2\n", r"line 3: epochs stands in line 2 already; keep one"),
+        ("sizes:\n- {num_customers: 6, num_customers: 7}\n", r"line 2: num_customers stands in line 2 already"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=rf"mine\.yaml, {line}"):
+            load_study(path, ROOT / "config")
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+    assert read_yaml(path) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

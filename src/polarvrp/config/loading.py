@@ -1,6 +1,6 @@
 """From configuration files to the study, merged as the workflow merges them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,35 @@ from polarvrp.config.study import SCALES, StudyConfig
 from polarvrp.errors import ConfigError
 
 
+class _RepeatedKeyError(Exception):
+    """A key stands twice in one section; the message says which and where."""
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """The safe loader, which takes the last of several values of a key, without that."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Values by key; keys that a ``<<`` brings may stand beside it again."""
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                name, line = (key.tag, key.value), key.start_mark.line + 1
+                if name in first:
+                    raise _RepeatedKeyError(f"line {line}: {key.value} stands in line {first[name]} already; keep one")
+                first[name] = line
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Content of a YAML file of keys and values.
 
     Raises:
-        ConfigError: If the file is missing, unreadable or holds anything else.
+        ConfigError: If the file is missing, unreadable, holds a key twice in one section, or anything else.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+    except _RepeatedKeyError as error:
+        raise ConfigError(f"{path}, {error}") from None
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist; run from the project's folder or name another file") from error
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # a date may be impossible, a list endless
@@ -26,6 +47,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold keys and values, got {short(content)}")
     return content
+
+
+def require_unique_keys(paths: Iterable[str | Path]) -> None:
+    """Refuse a key that stands twice in one section of a configuration file that somebody else has read.
+
+    Args:
+        paths: Of YAML files; those of JSON are left alone.
+
+    Raises:
+        ConfigError: If there is one, with file and line.
+    """
+    for path in map(Path, paths):
+        if path.suffix != ".json":
+            read_yaml(path)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
