@@ -183,6 +183,13 @@ def test_bad_options_are_named(folder: Path, options: dict[str, Any], by_model: 
         polarvrp.solve(polarvrp.generate("CVRP", 5, 1), model, **options)
 
 
+def test_a_path_is_no_instance() -> None:
+    message = r"instances must come from generate, .*, got 'nosuch\.vrp' \(str\); read a file first"
+    for use in (polarvrp.solve, lambda given: polarvrp.check(given, [[1]])):
+        with pytest.raises(ConfigError, match=message):
+            use("nosuch.vrp")  # type: ignore[arg-type]
+
+
 def test_description_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", "polarnet", "shared"]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -224,7 +224,8 @@ def solve(
         customer cannot be served or nothing was found in time, has no cost but a ``problem``.
 
     Raises:
-        ConfigError: If an option is out of bounds, or a time limit is given to a model.
+        ConfigError: If an option is out of bounds, a time limit is given to a model, or ``instances`` is something
+            else, such as a path.
         DataError: If the instances mix variants, or a library instance has no solution.
 
     Example:
@@ -238,6 +239,7 @@ def solve(
         pyvrp True 20
         pyvrp True 20
     """
+    _require_instances(instances)
     if isinstance(instances, LibraryInstance):
         return [_solve_library(instances, model, solver, DEFAULT_SECONDS if seconds is None else seconds, seed)]
     if model is None:
@@ -269,6 +271,7 @@ def check(
         Costs, feasibility, violations and problems.
 
     Raises:
+        ConfigError: If ``instances`` is something else, such as a path.
         DataError: If there are not as many solutions as instances.
 
     Example:
@@ -278,6 +281,7 @@ def check(
         >>> report.feasible.tolist(), report.problems[1]
         ([True, False], 'customer 4 is not served; every customer must be served once')
     """
+    _require_instances(instances)
     count = 1 if isinstance(instances, LibraryInstance) else len(instances)
     if len(solutions) != count:
         raise DataError(f"there must be one solution an instance, got {len(solutions)} for {count}")
@@ -313,6 +317,19 @@ def describe(backbone: str, encoder: str, num_customers: int = 50, task_experts:
 
     config = {"backbone": backbone, "encoder": encoder, "num_customers": num_customers, "task_experts": task_experts}
     return describe_network(ModelConfig.from_mapping(config))
+
+
+def _require_instances(instances: object) -> None:
+    """Refuse what is no instance, most often the path of one.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if not isinstance(instances, Instances | LibraryInstance):
+        raise ConfigError(
+            f"instances must come from generate, read_instances or read_library, got {str(instances)[:80]!r} "
+            f"({type(instances).__name__}); read a file first"
+        )
 
 
 def _solve_by_model(instances: Instances[NodeArrays], model: Model, augmentations: int) -> list[SolutionRow]:

@@ -51,6 +51,11 @@ def one_of(got: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"it is one of {', '.join(known)}"
 
 
+def printable(text: str) -> str:
+    """Text on one line: what cannot be printed, such as a line break in the name of a file, is spelled out."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def lines_of(source: str, error: PolarvrpError) -> str:
     """An error as it is printed: each of its lines after ``source``, where the mistake is; none longer than a screen.
 

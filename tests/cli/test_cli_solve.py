@@ -135,6 +135,18 @@ def test_closed_folders_and_links_to_nothing_are_bad_files(
     assert named[1] == named[3] == "polarvrp solve: 1 of 2 files solved; bad: set/unsearched/x.vrp"
 
 
+def test_a_line_break_in_a_name_makes_no_second_line(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("set/a\nb.vrp", "nothing")
+    write("set/c\x1b.vrp", TWINS["A"])
+    assert main(["solve", str(tmp_path / "set"), *QUICK, "--model", "none"]) == 2
+    said = capsys.readouterr()
+    first, last = said.err.splitlines()
+    assert r"set/a\nb.vrp: unknown format" in first and last.endswith(r"set/a\nb.vrp")
+    assert r"set/c\x1b.vrp: CVRP" in said.out and "\x1b" not in said.out
+
+
 def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whichever way a file is named, it has one row; those of files that a call does not name are as they were."""
     one = write("set/a/one.vrp", TWINS["A"])

@@ -195,6 +195,18 @@ def test_other_kinds_of_files(tmp_path: Path) -> None:
             read_instances(path)
 
 
+def test_what_a_set_lacks_is_said_before_how_many_it_holds(tmp_path: Path) -> None:
+    library, lacking = tmp_path / "A.vrp", tmp_path / "lacking.npz"
+    library.write_text("NAME : A")
+    np.savez(lacking, demand_linehaul=np.zeros((2, 3)))
+    for path, message in (
+        (library, ": no .npz archive; files of single instances are for polarvrp solve"),
+        (lacking, ": array 'locs' is missing; a set needs at least locs, demand_linehaul, vehicle_capacity"),
+    ):
+        with pytest.raises(DataError, match=re.escape(f"{path}{message}")):
+            count_instances(path)
+
+
 def changed(name: str, value: Any, where: Any = ...) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays[name] = arrays[name].copy()

@@ -57,6 +57,7 @@ REFUSED = [
     (vrp("t", sections="BACKHAUL_SECTION\n1 0\n2 0\n3 6\n4 0\n"), "node 3 has a delivery and a pickup"),
     (vrp("t", sections="BACKHAUL_SECTION\n1 -1\n"), "BACKHAUL_SECTION names 1, which is no customer"),
     (vrp("t", sections="BACKHAUL_SECTION\n1 0\n2 0\n"), "BACKHAUL_SECTION must hold 4 nodes, got 2"),
+    (EXPLICIT.format("", "1"), "EDGE_WEIGHT_FORMAT is missing; supported are FULL_MATRIX"),
     (EXPLICIT.format("UPPER_COL", "1"), "EDGE_WEIGHT_FORMAT UPPER_COL is not supported; supported are FULL_MATRIX"),
     (EXPLICIT.format("LOWER_ROW", "10\n20 -15\n30 25 5"), "line 9 of EDGE_WEIGHT_SECTION holds a negative distance"),
     (SOLOMON.replace("    2      1", "    4      1"), "line 12 of CUSTOMER must hold node 2 and six numbers"),

@@ -91,6 +91,11 @@ def test_unusable_models_are_reported_and_left_out(folder: ResultsFolder, capsys
     assert printed.out.startswith(f"no models: this version ships none, and there are none in {folder.root}")
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--results", str(tmp_path), str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == f"polarvrp models: {tmp_path / 'none'} is no folder; name folders of results\n"
+
+
 def test_names_of_variants_where_neither_16_nor_48(folder: ResultsFolder) -> None:
     spec = {"model": {}, "training": {"paradigm": "po", "num_customers": 9, "stages": [{"variants": ["OVRP", "CVRP"]}]}}
     weights = folder.root / "models" / RUN / "weights.safetensors"

@@ -218,6 +218,7 @@ def test_what_changed_or_does_not_fit_is_refused(files: list[Path], package: Pat
         (["nowhere/*.npz"], r"training\.instances: nowhere/\*\.npz is no file; make it, or drop it"),
         ("clusters", r"no generator 'clusters' in polarvrp\.generators, there are towns; or write"),
         ("nowhere_at_all:draw", "module nowhere_at_all of nowhere_at_all:draw is not found; install its package"),
+        ("sys:exit", "module sys of sys:exit has no file to be recorded by; name the module that defines"),
         ([__file__], r"test_own_instances\.py is no \.npz file"),
     ],
 )

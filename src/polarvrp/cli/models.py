@@ -6,6 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polarvrp.errors import DataError
+from polarvrp.files import is_folder
+
 if TYPE_CHECKING:
     from polarvrp.release.listing import ListedModel, MeanGap
 
@@ -27,6 +30,9 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.release.listing import listed_models
     from polarvrp.study.layout import Layout
 
+    missing = next((root for root in options.results or () if not is_folder(root)), None)
+    if missing is not None:
+        raise DataError(f"{missing} is no folder; name folders of results")
     roots = options.results or list(dict.fromkeys(Layout.of_scale(scale).root for scale in SCALES))
     models = listed_models(roots)
     if not models:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_reading_arguments
-from polarvrp.errors import ConfigError, DataError
+from polarvrp.errors import ConfigError, DataError, printable
 from polarvrp.files import exists, is_folder
 from polarvrp.outputs import marked, require_output, stated_subject
 
@@ -97,7 +97,7 @@ class _Job:
             solved = solve_library(library, model, self.options.seconds, self.options.seed)
         except DataError as error:
             outcome = Outcome(file, library, problem=str(error))
-            print(f"polarvrp solve: {_with_path(file.path, str(error))}", file=sys.stderr)
+            print(f"polarvrp solve: {printable(_with_path(file.path, str(error)))}", file=sys.stderr)
         else:
             untrained = untrained_features(library, model) if model else ()
             known = known_solution(file.path, library)
@@ -162,7 +162,7 @@ class _Job:
 
     def _say(self, line: str) -> None:
         if not self.options.json:
-            print(line, flush=True)
+            print(printable(line), flush=True)
 
 
 def _require_sound(options: argparse.Namespace) -> None:
@@ -214,7 +214,7 @@ def _verdict(outcomes: list[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.solved is None]
     refused = [outcome for outcome in outcomes if outcome.solved is not None and outcome.problem is not None]
     if bad and len(outcomes) > 1:
-        names = ", ".join(str(outcome.file.path) for outcome in bad)
+        names = ", ".join(printable(str(outcome.file.path)) for outcome in bad)
         good = len(outcomes) - len(bad) - len(refused)
         print(f"polarvrp solve: {good} of {len(outcomes)} files solved; bad: {names}", file=sys.stderr)
     if bad:

@@ -96,6 +96,8 @@ def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
     """An archive, open for reading."""
     with _reading(path), Path(path).open("rb") as file:
         if not zipfile.is_zipfile(file):
+            if Path(path).suffix.lower() != ".npz":
+                raise DataError(f"{path}: no .npz archive; files of single instances are for polarvrp solve")
             raise DataError(f"{path}: no .npz archive, or a truncated one; generate or download it again")
         with zipfile.ZipFile(file) as archive:
             _require_members(file, archive)

@@ -42,8 +42,10 @@ def count_instances(path: str | Path) -> int:
     Raises:
         DataError: If the file is no archive, or has no coordinates.
     """
-    shape = read_shapes(path).get("locs", (0,))
-    return shape[0] if shape else 0
+    shapes = read_shapes(path)
+    if "locs" not in shapes:
+        raise DataError(f"{path}: {_missing('locs')}")
+    return shapes["locs"][0] if shapes["locs"] else 0
 
 
 def read_instances(path: str | Path, first: int | None = None, start: int = 0) -> Instances[NodeArrays]:
@@ -184,10 +186,14 @@ def variant_of(instances: Instances[Any] | Arrays) -> Variant:
     return Variant(open_route, time_windows, distance_limit, 2 if mixed else int(backhaul), multi_depot)
 
 
+def _missing(name: str) -> str:
+    return f"array {name!r} is missing; a set needs at least {', '.join(REQUIRED)}"
+
+
 def _require_names(arrays: Arrays) -> None:
     for name in REQUIRED:
         if name not in arrays:
-            raise DataError(f"array {name!r} is missing; a set needs at least {', '.join(REQUIRED)}")
+            raise DataError(_missing(name))
     for name, array in arrays.items():
         if name not in REQUIRED + OPTIONAL:
             raise DataError(f"unknown array {name!r}; known are {', '.join(REQUIRED + OPTIONAL)}")

@@ -340,10 +340,11 @@ def _service(
 def _matrix(file: LibraryText, dimension: int) -> NDArray[np.float64]:
     """Distances of a file in its own order of nodes."""
     _require(file, "EDGE_WEIGHT_SECTION")
-    layout = file.keys.get("EDGE_WEIGHT_FORMAT", "missing").upper()
+    layout = file.keys.get("EDGE_WEIGHT_FORMAT", "").upper()
     if layout != "FULL_MATRIX" and layout not in TRIANGLES:
         known = ", ".join(["FULL_MATRIX", *TRIANGLES])
-        raise file.error(f"EDGE_WEIGHT_FORMAT {layout} is not supported; supported are {known}")
+        fault = f"{layout} is not supported" if layout else "is missing"
+        raise file.error(f"EDGE_WEIGHT_FORMAT {fault}; supported are {known}")
     if dimension > LARGEST_MATRIX:
         raise file.error(f"a matrix may have up to {LARGEST_MATRIX} nodes, got {dimension}")
     rows = file.sections["EDGE_WEIGHT_SECTION"]

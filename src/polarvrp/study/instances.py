@@ -76,8 +76,13 @@ def _source_of(path: str) -> Path:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         found = None
-    if found is None or found.origin is None or not Path(found.origin).is_file():
+    if found is None:
         raise ConfigError(f"training.instances: module {module} of {path} is not found; install its package")
+    if found.origin is None or not Path(found.origin).is_file():
+        raise ConfigError(
+            f"training.instances: module {module} of {path} has no file to be recorded by; name the module that "
+            "defines the generator"
+        )
     return Path(found.origin)
 
 
