@@ -1,4 +1,4 @@
-"""Ten moments at which a work is killed; ``benchmarks/kill.py`` draws more, also of trainings and of Snakemake."""
+"""Some moments at which each work is killed; ``benchmarks/kill.py`` draws more, also of trainings and of Snakemake."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,16 @@ def kill() -> Iterator[ModuleType]:
         yield module
 
 
-@pytest.mark.parametrize(("name", "moments"), [("references", 10), pytest.param("table", 3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("name", "moments"),
+    [
+        ("references", 10),
+        ("evaluation", 1),
+        ("table", 1),
+        pytest.param("evaluation", 3, marks=pytest.mark.long),
+        pytest.param("table", 3, marks=pytest.mark.long),
+    ],
+)
 def test_the_same_command_ends_with_what_an_undisturbed_one_makes(
     kill: ModuleType, tmp_path: Path, name: str, moments: int
 ) -> None:
