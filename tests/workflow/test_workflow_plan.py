@@ -273,13 +273,13 @@ def test_gpu_limit_holds_without_a_profile(workflow: Workflow, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("scale", "options", "training", "evaluation"),
     [
-        ("paper", [], {"gpu=1", "threads: 4"}, {"gpu=1", "threads: 4"}),  # 16 and all cores, cut to what there is
+        ("paper", [], {"gpu=1", "threads: 3"}, {"gpu=1", "threads: 3"}),  # three quarters of what there is
         ("quick", [], {SMALL_JOBS_GPU}, {SMALL_JOBS_GPU}),  # one thread, which Snakemake does not print
         (
             "paper",
-            ["--set-threads", "train_policy=3", "--set-resources", "train_policy:gpu=0"],
-            {"gpu=0", "threads: 3"},
-            {"gpu=1", "threads: 4"},
+            ["--set-threads", "train_policy=2", "--set-resources", "train_policy:gpu=0"],
+            {"gpu=0", "threads: 2"},
+            {"gpu=1", "threads: 3"},
         ),
     ],
 )

@@ -283,9 +283,13 @@ def dataset_spec(wildcards):
     return jobs.canonical(jobs.dataset_spec(study, wildcards.split, wildcards.variant, int(wildcards.n)))
 
 
+@cache
+def spec_of_references(split, solver, variant, n):
+    return jobs.canonical(jobs.reference_spec(study, split, solver, variant, n))
+
+
 def reference_spec(wildcards):
-    spec = jobs.reference_spec(study, wildcards.split, wildcards.solver, wildcards.variant, int(wildcards.n))
-    return jobs.canonical(spec)
+    return spec_of_references(wildcards.split, wildcards.solver, wildcards.variant, int(wildcards.n))
 
 
 def run_of(wildcards):
