@@ -121,7 +121,7 @@ def test_unknown_names_list_the_known(quick: Results) -> None:
 
 
 def test_missing_results_name_the_command_that_makes_them(quick: Results, folder: ResultsFolder) -> None:
-    with pytest.raises(MissingResultsError, match="snakemake --cores all results/tables/zero_shot.parquet --config scale=quick"):
+    with pytest.raises(MissingResultsError, match=r"cores all results/tables/zero_shot\.parquet --config scale=quick"):
         build_tables(quick, ["zero_shot"])
     with pytest.raises(MissingResultsError, match="holds no results"):
         build_tables(Results(folder.root / "nowhere", "quick"))
