@@ -67,26 +67,25 @@ def require_output(
 
 
 def require_kept(
-    path: Path, held: Iterable[Any], written: Collection[Any], noun: str = "", option: str = "--output"
+    path: Path, held_by: Callable[[Path], Iterable[Any]], written: Collection[Any], noun: str = ""
 ) -> None:
     """Refuse to write a file of fewer rows over a finished one: an instance that it holds must be written again.
 
     Args:
-        path: What the user named.
-        held: Instances of the file that is there.
+        path: What the user named; nothing may be there yet.
+        held_by: Reads the instances of such a file.
         written: Instances of what will be written.
         noun: What numbers of instances follow in messages, such as ``"instance "``; names stand alone.
-        option: By which the user named it.
 
     Raises:
         DataError: If an instance would be gone.
     """
-    held = list(held)
+    held = list(held_by(path)) if exists(path) else []
     lost = [instance for instance in held if instance not in written]
     if lost:
         named = f"{noun}{', '.join(map(str, lost[:SHOWN_INSTANCES]))}{', ...' if lost[SHOWN_INSTANCES:] else ''}"
         count = f"{len(held)} instance{'s' if len(held) > 1 else ''}"
-        raise DataError(f"{path} holds {count}, of which {len(lost)} would be lost ({named}); choose another {option}")
+        raise DataError(f"{path} holds {count}, of which {len(lost)} would be lost ({named}); choose another --output")
 
 
 def marked(subject: Mapping[str, Any]) -> str:

@@ -80,8 +80,7 @@ def test_every_method_is_on_every_variant(finished: Workflow) -> None:
     methods = ("pyvrp", "ortools", *METHODS)
     assert set(rows) == {(variant, 10, method) for variant in ("CVRP", "OVRPBLTW") for method in methods}
     for row in rows.values():
-        # On a busy machine a solver may find nothing in a tenth of a second.
-        assert row["instances"] + row["left_out"] == 4 and row["reference"] == "pyvrp" and row["objective"] > 0
+        assert row["instances"] == 4 and row["reference"] == "pyvrp" and row["objective"] > 0
     assert rows["CVRP", 10, "pyvrp"]["gap_percent"] == 0
     zero_shot = pq.read_table(finished.folder / "results/tables/zero_shot.parquet").to_pylist()
     unseen = {(row["variant"], row["method"], row["protocol"]) for row in zero_shot if row["num_customers"] == 10}

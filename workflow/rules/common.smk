@@ -40,8 +40,6 @@ STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
 SHIPPED_SIZES = [n for n in study.solved_sizes if shipped.shipped_name(n) in shipped.shipped_models()]
 
-TRAINED = at_hand.trained_runs(study, layout)
-
 with exit_on_mistake("configuration"):
     EXTERNAL_FILES = external.external_files(study.external_methods)
     # Read with each specification; a mistake in them is told here.
@@ -130,10 +128,15 @@ def set_x_costs(runs):
 
 
 @cache
+def trained_runs():
+    return at_hand.trained_runs(study, layout)
+
+
+@cache
 def listed_runs(table):
     """Runs of a table: those that it compares, and others that are there or made by a target anyway."""
     made = experiments.asked_runs(study, workflow.dag_settings.targets)
-    return experiments.table_runs(study, table, at_hand.beside(study, layout, table, TRAINED, made))
+    return experiments.table_runs(study, table, at_hand.beside(study, layout, table, trained_runs(), made))
 
 
 # The user's own files; what reads them is loaded for those who have some

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from polarvrp.errors import DataError
-from polarvrp.files import provenance, read_parquet, write_parquet
+from polarvrp.files import provenance, write_parquet
 
 GAPS = {"mean_cost_gap": "preferred_cost_gap", "mean_policy_gap": "preferred_policy_gap"}
 """Metrics that are means over preferred pairs, and the column of a history that holds each."""
@@ -73,18 +73,18 @@ def preference_margins(history: pd.DataFrame) -> pd.DataFrame:
     return margins
 
 
-def write_margins(history: Path, output: Path, subject: Mapping[str, Any]) -> None:
+def write_margins(history: Path, stored: pa.Table, output: Path, subject: Mapping[str, Any]) -> None:
     """Write ``preference_margins.parquet`` of a training.
 
     Args:
-        history: Its ``history.parquet``.
+        history: Its ``history.parquet``, for messages.
+        stored: What that holds.
         output: File to write.
         subject: What it says that it is of; see ``outputs.require_output``.
 
     Raises:
-        DataError: If the history is unusable or holds no preferred pairs.
+        DataError: If the history holds no preferred pairs.
     """
-    stored = read_parquet(history, absent="train the run first")
     try:
         margins = preference_margins(stored.to_pandas())
     except DataError as error:

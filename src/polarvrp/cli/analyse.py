@@ -46,9 +46,9 @@ def _margins(options: argparse.Namespace) -> None:
     from polarvrp.analysis.margins import write_margins
     from polarvrp.files import provenance, read_parquet
 
-    run = provenance(read_parquet(options.history, absent="train the run first")).get("run")
-    subject = _require_output(options, {"run": run}, [options.history])
-    write_margins(options.history, options.output, subject)
+    stored = read_parquet(options.history, absent="train the run first")
+    subject = _require_output(options, {"run": provenance(stored).get("run")}, [options.history])
+    write_margins(options.history, stored, options.output, subject)
 
 
 def _experts(options: argparse.Namespace) -> None:

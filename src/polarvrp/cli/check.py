@@ -64,15 +64,13 @@ def _print_verdict(path: Path, verdict: "Verdict | Imported[Any]") -> int:
 
 
 def _check_sol(options: argparse.Namespace) -> int:
-    from polarvrp.problem.library_files import read_library
-    from polarvrp.problem.library_instances import Rounding, counted_by
+    from polarvrp.problem.library_instances import Rounding
     from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
-    from polarvrp.problem.vrplib import read_sol
+    from polarvrp.problem.vrplib import read_solved
     from polarvrp.solutions.importing import cost_problem
 
     rounding = None if options.distances is None else Rounding(options.distances)
-    library, solution = read_library(options.instances, rounding, options.open), read_sol(options.solutions)
-    library = counted_by(library, solution.convention, rounding, options.open)
+    library, solution = read_solved(options.instances, options.solutions, rounding, options.open)
     try:
         report = check_routes(library, at_cheapest_depots(library, solution.routes))
     except InfeasibleTourError as error:

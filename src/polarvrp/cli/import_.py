@@ -93,13 +93,12 @@ def _import_library(solutions: list[ForeignSolution], method: str, options: argp
     from polarvrp.outputs import require_output
     from polarvrp.problem.library_instances import Rounding
     from polarvrp.solutions.importing import import_library
-    from polarvrp.solutions.library_rows import require_library_output, write_library_rows
+    from polarvrp.solutions.library_rows import require_library_kept, write_library_rows
 
     rounding = None if options.distances is None else Rounding(options.distances)
-    inputs = [*options.files, *options.instances]
-    require_output(options.output, ".parquet", {"method": method}, inputs)  # before minutes of work
+    require_output(options.output, ".parquet", {"method": method}, [*options.files, *options.instances])
     found = import_library(solutions, options.instances, method, rounding, options.open)
-    require_library_output(options.output, method, [row.instance for row in found.rows], inputs)
+    require_library_kept(options.output, [row.instance for row in found.rows])  # which are known only now
     write_library_rows(options.output, found.rows, _provenance(options, []) | {"method": method})
     return found
 

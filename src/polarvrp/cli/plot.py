@@ -32,14 +32,12 @@ def execute(options: argparse.Namespace) -> int:
     if options.instance.suffix == ".npz":
         _draw_of_set(options, subject)
         return 0
-    from polarvrp.problem.library_files import read_library
-    from polarvrp.problem.library_instances import Rounding, counted_by
+    from polarvrp.problem.library_instances import Rounding
     from polarvrp.problem.library_prices import at_cheapest_depots
-    from polarvrp.problem.vrplib import read_sol
+    from polarvrp.problem.vrplib import read_solved
 
     rounding = None if options.distances is None else Rounding(options.distances)
-    library, solution = read_library(options.instance, rounding, options.open), read_sol(options.solution)
-    library = counted_by(library, solution.convention, rounding, options.open)
+    library, solution = read_solved(options.instance, options.solution, rounding, options.open)
     routes = at_cheapest_depots(library, solution.routes)
     try:
         title = title_of(library, routes)

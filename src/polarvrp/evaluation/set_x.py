@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.errors import DataError, InfeasibleTourError
-from polarvrp.files import exists, write_rows
+from polarvrp.files import write_rows
 from polarvrp.outputs import require_kept, require_output, stated_subject
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_prices import check_routes
@@ -81,8 +81,7 @@ def require_set_x_output(path: Path, run: str, names: Sequence[str], inputs: Seq
         DataError: If another file is there, or one that holds further instances, or nothing can be written.
     """
     require_output(path, ".parquet", {"run": run}, inputs, stated=_stated)
-    if exists(path):
-        require_kept(path, [row["instance"] for row in read_set_x(path)], names)
+    require_kept(path, lambda found: (row["instance"] for row in read_set_x(found)), names)
 
 
 def _stated(path: Path) -> dict[str, Any] | None:

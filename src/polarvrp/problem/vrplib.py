@@ -21,8 +21,8 @@ from polarvrp.errors import DataError
 from polarvrp.files import write_text
 from polarvrp.outputs import MARK
 from polarvrp.problem.instances import Instances, NodeArrays
-from polarvrp.problem.library_files import parse_library
-from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
+from polarvrp.problem.library_files import parse_library, read_library
+from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding, counted_by
 from polarvrp.problem.library_text import finite_number, read_text
 from polarvrp.problem.tours import Route
 from polarvrp.problem.variants import Variant
@@ -50,6 +50,24 @@ def read_sol(path: str | Path) -> LibrarySolution:
         DataError: If the file is missing, has no routes or has one that is no list of customers.
     """
     return parse_sol(read_text(path), str(path))
+
+
+def read_solved(
+    instance: Path, solution: Path, rounding: Rounding | None, open_routes: bool
+) -> tuple[LibraryInstance, LibrarySolution]:
+    """An instance, counted as the file of its solution says, and that solution.
+
+    Args:
+        instance: File of the instance.
+        solution: ``.sol`` file.
+        rounding: Option of the user, which goes before what files say.
+        open_routes: Option of the user.
+
+    Raises:
+        DataError: If a file is missing or unusable.
+    """
+    library, solved = read_library(instance, rounding, open_routes), read_sol(solution)
+    return counted_by(library, solved.convention, rounding, open_routes), solved
 
 
 def parse_sol(text: str, source: str) -> LibrarySolution:

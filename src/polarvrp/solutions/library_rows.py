@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import exists, read_parquet, write_rows
+from polarvrp.files import read_parquet, write_rows
 from polarvrp.outputs import require_kept, require_output
 from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.library_prices import LibraryReport
@@ -143,8 +143,12 @@ def require_library_output(path: Path, method: str, names: Collection[str], inpu
         DataError: If another file is there, or one that holds further instances, or nothing can be written.
     """
     require_output(path, ".parquet", {"method": method}, inputs)
-    if exists(path):
-        require_kept(path, [row.instance for row in read_library_rows(path)], names)
+    require_library_kept(path, names)
+
+
+def require_library_kept(path: Path, names: Collection[str]) -> None:
+    """``outputs.require_kept`` for such a file."""
+    require_kept(path, lambda found: (row.instance for row in read_library_rows(found)), names)
 
 
 def write_library_rows(path: str | Path, rows: Iterable[LibraryRow], provenance: Mapping[str, Any]) -> None:

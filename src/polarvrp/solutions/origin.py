@@ -75,8 +75,7 @@ def require_instances_kept(path: Path, written: Collection[int]) -> None:
     Raises:
         DataError: If an instance would be gone.
     """
-    if exists(path):
-        require_kept(path, read_solutions(path)["instance"].to_pylist(), written, "instance ")
+    require_kept(path, lambda found: read_solutions(found)["instance"].to_pylist(), written, "instance ")
 
 
 def _subject(origin: Origin) -> dict[str, Any]:

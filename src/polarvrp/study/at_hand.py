@@ -22,7 +22,7 @@ def trained_runs(study: StudyConfig, layout: Layout) -> list[RunSpec]:
     """
     sizes = {size.num_customers for size in study.sizes}
     found = []
-    for weights in sorted(layout.weights("run").parent.parent.glob(f"*/{layout.weights('run').name}")):
+    for weights in sorted(layout.root.glob(str(layout.weights("*").relative_to(layout.root)))):
         try:
             run = parse_run(weights.parent.name)
             if run.num_customers not in sizes:
