@@ -19,6 +19,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,9 @@ def run(options: argparse.Namespace) -> None:
         "python": platform.python_version(),
     }
     there = {key_of(row) for row in read_rows(options.output)}
-    cases = [case for kind in options.kinds for case in cases_of(kind, options.instances)]
+    by_kind = [list(cases_of(kind, options.instances)) for kind in options.kinds]
+    # Kinds take turns, so that a run that is stopped early has as many instances of each.
+    cases = [case for turn in zip_longest(*by_kind) for case in turn if case is not None]
     jobs = [(case, seconds, method) for seconds in options.seconds for case in cases for method in options.methods]
     options.output.parent.mkdir(parents=True, exist_ok=True)
     end_last_line(options.output)
