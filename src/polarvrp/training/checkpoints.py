@@ -56,11 +56,6 @@ class Position:
     history: list[dict[str, Any]] = field(default_factory=list)
     splits: int = 1
 
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """Grows with every step of the training."""
-        return self.stage, self.epoch, self.step
-
 
 class CheckpointStore:
     """Checkpoints of one training.
