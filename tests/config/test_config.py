@@ -168,6 +168,7 @@ MISTAKES = [
     ({"evaluation": {"augmentations": 9}}, "evaluation.augmentations must be at most 8, got 9"),
     # more validation instances solved than a set has
     ({"training": {"validation_instances": 3}}, "training.validation_instances is 3, but a validation set has 2"),
+    ({"training": {"validation_instances": 0}}, "training.validation_instances must be above 0, got 0"),
     (
         {"external_methods": [{"name": "a-b", "label": "Theirs", "files": ["a.parquet"]}]},
         "external_methods[0].name must hold letters, digits, points and underscores only, got 'a-b'",

@@ -73,7 +73,7 @@ class TrainingRecipe(Section):
         default="auto",
         description="Arithmetic of rollout and loss; auto is bfloat16 where the device computes it natively.",
     )
-    validation_instances: NonNegativeInt = Field(
+    validation_instances: PositiveInt = Field(
         default=128, description="First instances of each validation set that are solved after an epoch."
     )
 
