@@ -226,6 +226,17 @@ def test_impossible_stages_are_refused(tmp_path: Path, stages: list[dict[str, An
         train_spec(study(tmp_path, scale="quick", training={"stages": stages}), parse_run("polarnet-ple-polar-n10-s0"))
 
 
+def test_a_suffix_that_stages_take_the_place_of_is_refused(tmp_path: Path) -> None:
+    run = parse_run("polarnet-ple-polar-n10-ls0-s0")
+    staged = [{"paradigm": "po"}, {"refinement_start_epoch": 3}]
+    message = "run polarnet-ple-polar-n10-ls0-s0: training.stages set refinement_start_epoch, so -ls would change"
+    with pytest.raises(ConfigError, match=message):
+        train_spec(study(tmp_path, scale="quick", training={"stages": staged}), run)
+    plain = study(tmp_path, scale="quick", training={"stages": [{"paradigm": "po"}, {"epochs": 3}]})
+    _, training = jobs.parse_train_spec(train_spec(plain, run))
+    assert [training.for_stage(number).refinement_start_epoch for number in (0, 1)] == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("training", "message"),
     [

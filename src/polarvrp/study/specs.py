@@ -25,7 +25,7 @@ from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import Layout, unseen_protocols
-from polarvrp.study.runs import RunSpec
+from polarvrp.study.runs import SUFFIXES, RunSpec
 from polarvrp.study.shipped import WEIGHTS, shipped_folder, shipped_models, shipped_name, shipped_size
 from polarvrp.study.weights import find_weights, weights_digest
 
@@ -134,7 +134,8 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
 
     Raises:
         ConfigError: If a suffix of the run's name repeats the study's default, so that one model would have two names,
-            or the recipe of the backbone's authors would override a value that the study changed.
+            a stage sets what a suffix says, or the recipe of the backbone's authors would override a value that the
+            study changed.
         DataError: If the initial weights do not exist.
     """
     recipe = recipe_of(run.backbone, run.num_customers, study.training.protocol)
@@ -158,6 +159,7 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
     stages = list(recipe.get("stages", [stage.model_dump(exclude_defaults=True) for stage in study.training.stages]))
     if run.variants == "all":
         stages = [{"variants": tuple(VARIANTS), **stage} for stage in stages or [{"name": StageConfig().name}]]
+    _require_read(run, stages)
     if stages not in ([], [{}]):
         training["stages"] = stages
     if study.training.initial_weights is not None:
@@ -184,6 +186,20 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
     }
     parse_train_spec(spec)
     return spec
+
+
+def _require_read(run: RunSpec, stages: Iterable[Mapping[str, Any]]) -> None:
+    """No stage sets what a suffix of the run's name says, for the stage would win and the name be wrong.
+
+    Raises:
+        ConfigError: If one does.
+    """
+    for key, suffix in SUFFIXES.items():
+        if getattr(run, key) is not None and any(key in stage for stage in stages):
+            raise ConfigError(
+                f"run {run.name}: training.stages set {key}, so -{suffix} would change nothing; leave it out of the "
+                "name or of the stages"
+            )
 
 
 def _require_agreement(study: StudyConfig, run: RunSpec, recipe: Mapping[str, Any]) -> None:
