@@ -173,8 +173,25 @@ def test_the_table_stands_beside_the_paper_s(
         and len([line for line in text.splitlines() if line.startswith("| ") and "VRP" in line]) == 17
     )
     assert "| Average " in text and "1.192%" in text
-    assert "2 instances each, greedy multi-start ×1 on " in text and f"{RUN}: 1 epochs of 2 instances in " in text
+    assert "2 instances each, greedy multi-start ×1 on " in text and f"{RUN}: 2 instances in 1 epochs in " in text
     assert "| Average (1) " in text
+
+
+def test_the_table_counts_the_instances_of_all_stages_and_names_earlier_weights(
+    packed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "pretrained-n50"
+    shutil.copytree(packed / "pretrained-n50", folder)
+    metadata = json.loads((folder / "metadata.json").read_text())
+    metadata["epochs"] = 3
+    metadata["spec"]["training"] |= {
+        "stages": [{"epochs": 2, "instances_per_epoch": 5}, {}],
+        "initial_weights": {"model": "pretrained-n20", "sha256": "0"},
+    }
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    assert main(["shipped-results", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert f"{RUN}: 12 instances in 3 epochs, from weights of pretrained-n20, in " in text
 
 
 def test_a_size_without_published_costs_ships_its_references(

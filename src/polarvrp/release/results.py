@@ -18,6 +18,7 @@ from polarvrp.files import provenance, read_parquet
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.runs import RunSpec, parse_run
+from polarvrp.study.specs import parse_train_spec
 from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import AVERAGE, OURS
 from polarvrp.tables.means import complete_mean
@@ -166,9 +167,13 @@ def _beside(long: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _trained(metadata: Mapping[str, Any]) -> str:
-    instances = metadata["spec"]["training"]["instances_per_epoch"]
+    """What the last training saw and took, and what it went on from."""
+    _, training = parse_train_spec(metadata["spec"])
+    stages = [training.for_stage(number) for number in range(len(training.stages))]
+    instances = sum(stage.epochs * stage.instances_per_epoch for stage in stages)
+    earlier = "" if training.initial_weights is None else f", from weights of {training.initial_weights.model},"
     return (
-        f"{metadata['run']}: {count(metadata['epochs'])} epochs of {count(instances)} instances in "
+        f"{metadata['run']}: {count(instances)} instances in {count(metadata['epochs'])} epochs{earlier} in "
         f"{duration(metadata['total_seconds'])} on {metadata['device']}."
     )
 
