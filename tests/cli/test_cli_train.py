@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 import yaml
 
+from helpers.model_samples import policy_of
 from polarvrp.cli.main import main
+from polarvrp.config.loading import load_study
+from polarvrp.model.saving import save_policy
 from polarvrp.problem.archives import write_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.variants import VARIANTS
+from polarvrp.study.runs import parse_run
+from polarvrp.study.specs import fingerprint, train_spec
 
 CONFIG = Path(__file__).parents[2] / "config"
 RUN = "polarnet-shared-po-n8-s0"
@@ -65,6 +70,24 @@ def test_a_configuration_is_enough_and_a_stop_resumes(study: Path) -> None:
     outputs = ["first.parquet", "second.parquet"]
     assert main(["evaluate", *sets, "--model", RUN, "--output", *outputs]) == 0
     assert [main(["check", *pair]) for pair in zip(sets, outputs, strict=True)] == [0, 0]
+
+
+def test_a_model_of_other_settings_stays(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run's name says nothing of its epochs: without its configuration file it would be that of another scale."""
+    command = ["train", RUN, "--configfile", "mine.yaml", "--workers", "1", "--max-seconds", "0"]
+    weights = study / "results" / "models" / RUN / "weights.safetensors"
+    policy = policy_of("polarnet", "shared")
+    own = fingerprint(train_spec(load_study(Path("mine.yaml")), parse_run(RUN)))
+    save_policy(weights, policy, {"run": RUN, "fingerprint": "0123"})
+    before = weights.read_bytes()
+    assert main(command) == 2
+    assert f"results/models/{RUN} holds a model of other settings (fingerprint 0123 instead of {own})" in (
+        capsys.readouterr().err
+    )
+    assert not (study / "results" / "datasets").exists() and weights.read_bytes() == before
+    assert main([*command, "--results", "elsewhere"]) == 75
+    save_policy(weights, policy, {"run": RUN, "fingerprint": own})
+    assert main(command) == 75
 
 
 def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:

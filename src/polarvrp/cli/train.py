@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_engine_argument
 from polarvrp.cli.specification import add_specification_arguments, read_specification
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.outputs import require_output
+from polarvrp.outputs import require_output, stated_subject
 
 if TYPE_CHECKING:
     from polarvrp.config.study import StudyConfig
@@ -44,6 +45,8 @@ def execute(options: argparse.Namespace) -> int:
     spec, study = read_specification(options, run)
     usual = Layout() if study is None else Layout.of_scale(study.scale)
     layout = Layout(options.results) if options.results else usual
+    if options.output is None:
+        _require_own(layout.weights(run.name), spec)
     validation = options.validation
     if not validation:
         if study is None:
@@ -89,6 +92,21 @@ def _validation_set(layout: Layout, study: StudyConfig, variant: str, run: RunSp
     path = layout.dataset("validation", variant, run.num_customers)
     require_set(path, variant, run.num_customers, study.datasets.validation_instances, study.datasets.validation_seed)
     return path
+
+
+def _require_own(weights: Path, spec: Mapping[str, Any]) -> None:
+    """Refuse to train in the place of the same run's model of another specification, such as that of another scale.
+
+    The workflow removes a model before it trains another in its place.
+    """
+    from polarvrp.study.specs import fingerprint
+
+    held, wanted = (stated_subject(weights) or {}).get("fingerprint"), fingerprint(spec)
+    if held not in (None, wanted):
+        raise DataError(
+            f"{weights.parent} holds a model of other settings (fingerprint {held} instead of {wanted}), as of another "
+            "scale; move it away or name another folder by --results"
+        )
 
 
 def _require_time(max_seconds: float | None) -> None:
