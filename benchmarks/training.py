@@ -20,6 +20,7 @@ import torch
 from minutes import make_sets
 
 from polarvrp.machine import device_name
+from polarvrp.study.specs import fingerprint
 from polarvrp.training.trainer import TrainJob, train
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -32,6 +33,9 @@ FORMS: dict[str, dict[str, Any]] = {
     "po-starts-all": {"paradigm": "po", "starts": "all"},
 }
 """What each form changes of the common recipe."""
+
+LEAST_SECONDS = 60.0
+"""Of a call: the references of the validation take a few of them before the first step."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -85,18 +89,18 @@ def specification(form: str, seed: int, options: argparse.Namespace) -> dict[str
 
 def history(form: str, seed: int, validation: list[Path], options: argparse.Namespace) -> pd.DataFrame:
     """Rows of one training's epochs within its seconds."""
-    folder = options.output / f"{form}-s{seed}"
-    while (rows := _rows(folder)) is None or rows["seconds"].sum() < options.seconds:
+    folder, spec = options.output / f"{form}-s{seed}", specification(form, seed, options)
+    while (rows := _rows(folder / fingerprint(spec))) is None or rows["seconds"].sum() < options.seconds:
         left = options.seconds - (0.0 if rows is None else float(rows["seconds"].sum()))
         job = TrainJob(
             f"polarnet-ple-polar-n{options.num_customers}-s{seed}",
-            specification(form, seed, options),
+            spec,
             folder,
             validation,
             folder / "weights.safetensors",
             tracking=folder,
             workers=options.threads,
-            max_seconds=max(left, 1.0) * 1.05,
+            max_seconds=max(1.05 * left, LEAST_SECONDS),
         )
         train(job)
     rows = rows.assign(form=form, seed=seed, trained_s=rows["seconds"].cumsum())
@@ -104,10 +108,10 @@ def history(form: str, seed: int, validation: list[Path], options: argparse.Name
     return rows
 
 
-def _rows(folder: Path) -> pd.DataFrame | None:
-    """History of a training in that folder, None before its first epoch."""
-    found = sorted(folder.glob("*/history.jsonl"))
-    return pd.read_json(found[0], lines=True) if found and found[0].stat().st_size else None
+def _rows(state: Path) -> pd.DataFrame | None:
+    """History of a training with that state, None before its first epoch."""
+    path = state / "history.jsonl"
+    return pd.read_json(path, lines=True) if path.exists() else None
 
 
 def standings(table: pd.DataFrame, seconds: float) -> pd.DataFrame:
