@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarvrp.cli.arguments import add_reading_arguments
+from polarvrp.cli.arguments import add_library_arguments
 from polarvrp.errors import ConfigError, DataError, printable
 from polarvrp.files import exists, is_folder
 from polarvrp.outputs import marked, require_output, stated_subject
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the .sol files and solutions.parquet")
     parser.add_argument("--plot", action="store_true", help="also a picture of each solution, into --output")
     parser.add_argument("--json", action="store_true", help="print a JSON object a file instead of text")
-    add_reading_arguments(parser)
+    add_library_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
