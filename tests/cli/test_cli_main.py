@@ -54,7 +54,7 @@ def test_empty_words_are_no_paths(capsys: pytest.CaptureFixture[str], words: lis
 
 
 def test_summaries_keep_their_capitals(capsys: pytest.CaptureFixture[str]) -> None:
-    for command, said in (("evaluate-set-x", "CVRPLIB Set-X"), ("reference", "Solve a set with PyVRP")):
+    for command, said in (("evaluate-set-x", "CVRPLIB Set-X"), ("reference", "library files with PyVRP or OR-Tools")):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert said in " ".join(capsys.readouterr().out.split())

@@ -134,6 +134,7 @@ def test_library_files_without_a_solution(tmp_path: Path, capsys: pytest.Capture
     ("words", "message"),
     [
         (["{vrp}", "--first", "1"], "--first is for sets; leave it out for library files"),
+        (["{vrp}", "--hard-limit", "0"], "the hard limit must be above 0 seconds, got 0.0"),
         (["{vrp}", "{vrp}"], "files must be of different instances"),
         (["{npz}", "{npz}"], "one set at a time, got 2; library files may be several"),
         (["{npz}", "--open"], "--open is for library files"),

@@ -25,9 +25,11 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.library_files import read_library
-from polarvrp.problem.library_instances import Convention, Rounding
+from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.vrplib import read_sol
 from polarvrp.solutions.library_rows import read_library_rows
+from polarvrp.solvers.integers import IntegerInstance
+from polarvrp.solvers.library_integers import library_integers
 from polarvrp.study import shipped
 
 FILES = TWINS | {"solomon": SOLOMON, "cordeau": CORDEAU, "open": vrp("mine", problem="OVRP")}
@@ -101,6 +103,27 @@ def test_a_folder_goes_on_after_a_bad_file(write: Write, tmp_path: Path, capsys:
     assert [row["cost"] for row in rows] == [16, None, pytest.approx(5 + 3.6 + 1.4 + 5), None]
     solutions = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.sol"))
     assert solutions == ["a/X-n4-k2.sol", "c.sol"]
+
+
+def test_a_folder_goes_on_after_a_file_that_is_too_large(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables of all pairs of 30,001 nodes find no room in most memories."""
+
+    def in_short_memory(library: LibraryInstance) -> IntegerInstance:
+        if library.name == "large":
+            raise MemoryError("Unable to allocate 6.71 GiB")
+        return library_integers(library)
+
+    monkeypatch.setattr("polarvrp.library.improvement.library_integers", in_short_memory)
+    write("set/a.vrp", vrp("large"))
+    write("set/b.vrp", TWINS["A"])
+    assert main(["solve", str(tmp_path / "set"), *QUICK, "--output", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"polarvrp solve: {tmp_path}/set/a.vrp: not enough memory for a file of this size"
+    rows = pq.read_table(tmp_path / "out" / "solutions.parquet").to_pylist()
+    reason = "not enough memory for a file of this size"
+    assert [(row["cost"], row["reason"]) for row in rows] == [(None, reason), (16, None)]
 
 
 def test_closed_folders_and_links_to_nothing_are_bad_files(

@@ -103,3 +103,6 @@ def test_the_command_draws_library_files_and_sets(tmp_path: Path, capsys: pytest
     assert "s.npz, instance 1: OVRPMBLTW, 9 customers" in text
     assert main([*drawing, "--index", "2"]) == 2
     assert "--index must be from 0 to 1, got 2" in capsys.readouterr().err
+    for option in (["--open"], ["--distances", "exact"]):
+        assert main([*drawing, *option]) == 2
+        assert f"{option[0]} is for library files" in capsys.readouterr().err

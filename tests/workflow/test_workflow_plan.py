@@ -318,3 +318,21 @@ def test_a_folder_of_ones_own_files(workflow: Workflow, tmp_path: Path) -> None:
     assert "nowhere" in workflow("solve", "--dry-run", "--configfile", own).output
     own.write_text("solve: {folder: my files, model: polarnet-ple-polar-n10-s0}\n")
     assert workflow.dry("solve", "--configfile", own).jobs["train_policy"] == 1
+
+
+@pytest.mark.parametrize(
+    ("scale", "model"),
+    [
+        ("quick", "polarnet-ple-polar-n50-s0"),
+        ("laptop", "results/laptop/models/polarnet-ple-polar-n50-s0"),  # the command knows runs in results alone
+    ],
+)
+def test_own_files_are_solved_by_the_model_of_their_scale(
+    workflow: Workflow, tmp_path: Path, scale: str, model: str
+) -> None:
+    write_text(tmp_path / "mine" / "tiny.vrp", TWINS["A"])
+    own = tmp_path / "mine.yaml"
+    own.write_text(f"scale: {scale}\nsolve: {{folder: mine, model: polarnet-ple-polar-n50-s0}}\n")
+    run = workflow("solve", "--configfile", own, "--dry-run", "--printshellcmds")
+    assert run.code == 0 and run.jobs["train_policy"] == 1, run.output
+    assert f"polarvrp solve mine/tiny.vrp --model {model} --seconds 10.0" in run.output

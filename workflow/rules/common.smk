@@ -165,17 +165,24 @@ def own_known_solution(wildcards):
     return known_solution_path(own_file(wildcards)) or []
 
 
+def own_run():
+    """Name of the run of this workflow whose model solves them; none where another model does, or none."""
+    model = study.solve.model
+    return model if model is not None and re.fullmatch(run_pattern(), model) else None
+
+
 def own_model(wildcards):
     """Weights that a run of this workflow must bring; other models are at hand."""
-    model = study.solve.model
-    if model is None or not re.fullmatch(run_pattern(), model):
-        return []
-    return models([parse_run(model)])
+    run = own_run()
+    return [] if run is None else models([parse_run(run)])
 
 
 def own_model_option():
     """Option of the command that names the model; none for the shipped one whose size is nearest."""
-    return "" if study.solve.model is None else f"--model {shlex.quote(study.solve.model)}"
+    model, run = study.solve.model, own_run()
+    if run is not None and layout != Layout():
+        model = str(layout.model(run))  # the command looks for runs in the usual folder only
+    return "" if model is None else f"--model {shlex.quote(model)}"
 
 
 # Tables and figures

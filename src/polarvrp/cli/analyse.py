@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     embeddings = analyses.add_parser("embeddings", help="embeddings of customers and their t-SNE map, by variant")
     embeddings.set_defaults(analyse=_embeddings)
     architectures = analyses.add_parser("architectures", help="parameters and multiply-adds of every network")
-    architectures.add_argument("--num-customers", type=int, nargs="+", default=[50, 100], metavar="N", help="sizes")
+    architectures.add_argument(
+        "--num-customers", type=int, nargs="+", default=[50, 100], metavar="N", help="sizes (default: 50 100)"
+    )
     architectures.set_defaults(analyse=_architectures)
     for analysis in (experts, embeddings):
         analysis.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="a set a variant")

@@ -50,17 +50,6 @@ def refuse_library_options(options: argparse.Namespace) -> None:
         raise ConfigError(f"{option} is for library files; files of solutions say what they hold")
 
 
-def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """What library files do not say themselves."""
-    parser.add_argument(
-        "--distances",
-        choices=("rounded", "truncated", "up", "down", "exact"),
-        help="how costs count distances: nearest integer, one decimal cut off, next integer above or below, not "
-        "rounded (default: the convention of the instance's set)",
-    )
-    parser.add_argument("--open", action="store_true", help="routes end at their last customer")
-
-
 def add_engine_argument(parser: argparse.ArgumentParser) -> None:
     """How rollouts and gradients are computed; the results are the same, the time is not."""
     parser.add_argument(

@@ -10,8 +10,10 @@ from polarvrp.config.model import ModelConfig
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("backbone", metavar="BACKBONE", help=f"one of {', '.join(BACKBONES)}, or your own")
     parser.add_argument("encoder", metavar="ENCODER", help="shared, deep or ple")
-    parser.add_argument("--num-customers", type=int, default=50, metavar="N", help="size of an instance (default 50)")
-    parser.add_argument("--task-experts", type=int, default=3, metavar="K", help="task experts of a PLE layer")
+    parser.add_argument("--num-customers", type=int, default=50, metavar="N", help="size of an instance (default: 50)")
+    parser.add_argument(
+        "--task-experts", type=int, default=3, metavar="K", help="task experts of a PLE layer (default: 3)"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:

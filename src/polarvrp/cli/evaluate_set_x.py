@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="instances such as X-n101-k25, or a number of smallest ones, or all (default: all)",
     )
-    parser.add_argument("--starts", type=_count, default=None, metavar="S", help="starts an instance, or all")
+    parser.add_argument("--starts", type=_count, metavar="S", help="starts an instance, or all (default: all)")
     add_policy_arguments(parser)
 
 

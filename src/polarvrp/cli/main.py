@@ -14,9 +14,9 @@ from polarvrp.errors import ConfigError, PolarvrpError, is_out_of_memory, lines_
 
 COMMANDS = {
     "generate": "write a test or validation set",
-    "reference": "solve a set with PyVRP or OR-Tools",
+    "reference": "solve a set or library files with PyVRP or OR-Tools",
     "train": "train one run, or go on with it",
-    "evaluate": "solve a set with a trained policy",
+    "evaluate": "solve sets with a trained policy",
     "evaluate-set-x": "solve CVRPLIB Set-X with a trained policy",
     "solve": "solve files of one's own, by a network and PyVRP",
     "plot": "draw a solution",

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from polarvrp.cli.arguments import add_reading_arguments
+from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.outputs import require_output
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index", type=int, default=0, metavar="K", help="of a set: which instance, from 0 (default: 0)"
     )
-    add_reading_arguments(parser)
+    add_library_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -30,6 +30,7 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.library.plot import save_plot, title_of
 
     if options.instance.suffix == ".npz":
+        refuse_library_options(options)
         _draw_of_set(options, subject)
         return 0
     from polarvrp.problem.library_instances import Rounding

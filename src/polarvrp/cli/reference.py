@@ -113,7 +113,7 @@ def _solve_library(options: argparse.Namespace) -> int:
     from polarvrp.solutions.importing import best_known
     from polarvrp.solutions.library_rows import require_library_output, write_library_rows
     from polarvrp.solvers.library_solve import LibraryTask, solve_library_tasks
-    from polarvrp.solvers.pool import default_hard_limit, require_workers
+    from polarvrp.solvers.pool import chosen_hard_limit, require_workers
     from polarvrp.solvers.solve import SolverSettings, solver_version
 
     given = [
@@ -138,7 +138,7 @@ def _solve_library(options: argparse.Namespace) -> int:
         for library, beside in zip(libraries.values(), known.values(), strict=True)
     ]
     largest = max(library.num_customers for library in libraries.values())
-    hard_limit = options.hard_limit or default_hard_limit(settings.seconds, largest)
+    hard_limit = chosen_hard_limit(options.hard_limit, settings.seconds, largest)
     rows = list(progress(solve_library_tasks(tasks, workers, hard_limit), len(tasks), settings.solver, "instance"))
     effort = {
         "limit_seconds": settings.seconds,

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarvrp.cli.arguments import add_reading_arguments
-from polarvrp.errors import ConfigError, DataError, printable
+from polarvrp.cli.arguments import add_library_arguments
+from polarvrp.errors import ConfigError, DataError, is_out_of_memory, printable
 from polarvrp.files import exists, is_folder
 from polarvrp.outputs import marked, require_output, stated_subject
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the .sol files and solutions.parquet")
     parser.add_argument("--plot", action="store_true", help="also a picture of each solution, into --output")
     parser.add_argument("--json", action="store_true", help="print a JSON object a file instead of text")
-    add_reading_arguments(parser)
+    add_library_arguments(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -95,9 +95,12 @@ class _Job:
             if model is None:
                 self._say(f"  {self._why_no_model()}: PyVRP alone")
             solved = solve_library(library, model, self.options.seconds, self.options.seed)
-        except DataError as error:
-            outcome = Outcome(file, library, problem=str(error))
-            print(f"polarvrp solve: {printable(_with_path(file.path, str(error)))}", file=sys.stderr)
+        except (DataError, MemoryError, RuntimeError) as error:
+            if not isinstance(error, DataError) and not is_out_of_memory(error):
+                raise
+            problem = str(error) if isinstance(error, DataError) else "not enough memory for a file of this size"
+            outcome = Outcome(file, library, problem=problem)
+            print(f"polarvrp solve: {printable(_with_path(file.path, problem))}", file=sys.stderr)
         else:
             untrained = untrained_features(library, model) if model else ()
             known = known_solution(file.path, library)

@@ -23,7 +23,7 @@ from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.solutions.origin import DIGESTS
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows, write_solutions
-from polarvrp.solvers.pool import default_hard_limit, require_workers, solve_tasks
+from polarvrp.solvers.pool import chosen_hard_limit, require_workers, solve_tasks
 from polarvrp.solvers.solve import InstanceTask, SolverSettings, solver_version
 
 logger = logging.getLogger(__name__)
@@ -64,10 +64,7 @@ def solve_chunk(
     if warm_starts and settings.solver != "pyvrp":
         raise ConfigError(f"{settings.solver} takes no warm start; use the solver pyvrp")
     require_workers(workers)
-    if hard_limit_s is None:
-        hard_limit_s = default_hard_limit(settings.seconds, instances.num_customers)
-    elif not hard_limit_s > 0:
-        raise ConfigError(f"the hard limit must be above 0 seconds, got {hard_limit_s}")
+    hard_limit_s = chosen_hard_limit(hard_limit_s, settings.seconds, instances.num_customers)
     identity = _identity(settings, warm_starts)
     fingerprints = dict(enumerate(instance_digests(instances), start))
     with PartialFile(output, identity) as partial:

@@ -14,6 +14,19 @@ def default_hard_limit(seconds: float, num_customers: int) -> float:
     return 2.0 * seconds + 10.0 + num_customers / 20
 
 
+def chosen_hard_limit(wanted_s: float | None, seconds: float, num_customers: int) -> float:
+    """The hard limit that a user named, else the default.
+
+    Raises:
+        ConfigError: If it is not above 0.
+    """
+    if wanted_s is None:
+        return default_hard_limit(seconds, num_customers)
+    if not wanted_s > 0:
+        raise ConfigError(f"the hard limit must be above 0 seconds, got {wanted_s}")
+    return wanted_s
+
+
 def require_workers(workers: int) -> None:
     """Refuse a number of processes below 1.
 
