@@ -86,6 +86,8 @@ def test_a_model_of_other_settings_stays(study: Path, capsys: pytest.CaptureFixt
     )
     assert not (study / "results" / "datasets").exists() and weights.read_bytes() == before
     assert main([*command, "--results", "elsewhere"]) == 75
+    assert main([*command, "--scale", "laptop"]) == 75
+    assert (study / "results" / "laptop" / "datasets" / "validation" / "CVRP-n8.npz").exists()
     save_policy(weights, policy, {"run": RUN, "fingerprint": own})
     assert main(command) == 75
 
@@ -116,6 +118,7 @@ def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: 
         ([RUN, "--configfile", "text.yaml"], "learning_rate"),
         ([RUN, "--spec", "{", "--validation", "mine.yaml"], "--spec is no JSON"),
         ([RUN, "--spec", "{}", "--configfile", "mine.yaml"], "either --configfile or --spec"),
+        ([RUN, "--spec", "{}", "--scale", "paper"], "either --scale or --spec"),
         ([RUN, "--spec", SPEC], "--validation"),
         ([RUN, "--spec", "{}"], "a training's specification needs 'model'"),
         ([RUN, "--configfile", "mine.yaml", "--workers", "0"], "--workers must be at least 1"),

@@ -79,6 +79,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         reason=None,
     )
     write_solutions(layout.evaluation(OURS, "CVRP", 10), [row], key="run")
+    write_text(layout.history("theirs"), "a folder of somebody else's, which stops nothing")
     return layout
 
 

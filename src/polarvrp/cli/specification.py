@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
     """A configuration of the user's own, or a whole specification."""
+    from polarvrp.config.study import SCALES
+
     parser.add_argument("--configfile", type=Path, help="your own configuration, merged over config/")
+    parser.add_argument("--scale", choices=SCALES, help="study of that scale (default: the one that the files name)")
     parser.add_argument("--spec", help="specification of the run as JSON instead of configuration files")
 
 
@@ -32,10 +35,11 @@ def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[
     from polarvrp.study.specs import train_spec
 
     if options.spec is None:
-        study = load_study(options.configfile)
+        study = load_study(options.configfile, scale=options.scale)
         return train_spec(study, run, Layout(options.results) if options.results else None), study
-    if options.configfile is not None:
-        raise ConfigError("give either --configfile or --spec, not both")
+    for option in ("configfile", "scale"):
+        if getattr(options, option) is not None:
+            raise ConfigError(f"give either --{option} or --spec, not both")
     spec = _parse_json(options.spec)
     _require_same_run(run, spec)
     return spec, None

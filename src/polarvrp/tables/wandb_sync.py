@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from polarvrp.errors import DataError
 from polarvrp.study.layout import Layout
-from polarvrp.study.runs import RunSpec, parse_run
+from polarvrp.study.runs import RunSpec, parse_run, run_pattern
 from polarvrp.study.specs import fingerprint
 from polarvrp.tables.wandb_results import run_content, study_content
 from polarvrp.training.recorded import read_training, read_unfinished
@@ -21,10 +22,10 @@ Written = tuple[str, str | None]
 
 
 def begun_runs(layout: Layout) -> list[RunSpec]:
-    """Trainings that ended an epoch, by name."""
+    """Trainings that ended an epoch, by name; folders whose name is no run's are not ours."""
     finished = (path.parent.name for path in layout.model("any").parent.glob("*/history.parquet"))
     begun = (path.parent.parent.name for path in layout.checkpoints("any").parent.glob("*/*/history.jsonl"))
-    return [parse_run(name) for name in sorted({*finished, *begun})]
+    return [parse_run(name) for name in sorted({*finished, *begun}) if re.fullmatch(run_pattern(), name)]
 
 
 def sync(layout: Layout, runs: Sequence[RunSpec], mode: Mode, whole: bool) -> Iterator[Written]:
