@@ -4,7 +4,7 @@
     python benchmarks/device.py --output OUT --stages 8-11 --budget 400 --weights model/weights.safetensors
 
 Each stage runs in a process of its own with a time limit of its own, and ends in one line on standard output,
-``STAGE n name OK|FAIL seconds numbers``; everything else that it prints is in ``OUT/stage-NN.log``. Later stages go on
+``STAGE n name OK|FAIL seconds numbers``; all that the stages print is in ``OUT/stages.log``. Later stages go on
 after a failure unless they need what failed. ``--budget`` drops the last stages once the time is not enough for them;
 stage 11 takes what is left. The caches of compiled code are kept in ``OUT`` as pieces below 16 MiB, and unpacked from
 there by the next call, which so starts warm. Stages 1 to 4 run before anything is captured, so that a wrong kernel is
@@ -26,6 +26,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+LOG = "stages.log"
+"""Of all stages, one after the other: a machine may hand back few files."""
 
 PIECE_BYTES = 15 << 20
 """Of an archive of caches; pieces stay below 16 MiB."""
@@ -141,13 +144,16 @@ def card_is_there() -> bool:
 
 def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
     """Run a stage in a process of its own; what its line says after its name."""
-    log = options.output / f"stage-{number:02}.log"
+    log = options.output / LOG
     command = [sys.executable, __file__, "--output", str(options.output), "--run-stage", str(number)]
     command += ["--limit", str(limit_s), "--workers", str(options.workers)]
     if options.weights is not None:
         command += ["--weights", str(options.weights.resolve())]
     begun_s = time.monotonic()
-    with log.open("w") as file:
+    with log.open("ab") as file:
+        file.write(f"STAGE {number} {STAGES[number].name}\n".encode())
+        file.flush()
+        begin = file.tell()
         process = subprocess.Popen(
             command, stdout=file, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
         )
@@ -158,7 +164,7 @@ def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
         finally:
             end_group(process)
     seconds = time.monotonic() - begun_s
-    lines = log.read_text(errors="replace").splitlines()
+    lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
     numbers = " ".join(line.removeprefix("NUMBERS ") for line in lines if line.startswith("NUMBERS "))
     if status == 0:
         return f"OK {seconds:.1f} {numbers}"

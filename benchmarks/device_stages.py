@@ -6,7 +6,6 @@ the number ``needs_card``.
 """
 
 import argparse
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -19,6 +18,7 @@ from unittest import mock
 import minutes
 import numpy as np
 import torch
+from device import LOG
 from timing import timed_steps
 from torch import Tensor
 
@@ -348,15 +348,14 @@ def inference(setting: Setting) -> None:
 
 
 def earlier_number(output: Path, key: str) -> float:
-    """A number that an earlier stage reported, else what is assumed."""
-    for log in sorted(output.glob("stage-*.log")):
-        words = itertools.chain.from_iterable(
-            line.split()[1:] for line in log.read_text(errors="replace").splitlines() if line.startswith("NUMBERS")
-        )
-        for name, _, value in (word.partition("=") for word in words):
-            if name == key:
-                return float(value)
-    return ASSUMED_MS[key]
+    """The number that an earlier stage reported last, else what is assumed."""
+    log, found = output / LOG, ASSUMED_MS[key]
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    for line in lines:
+        if line.startswith("NUMBERS"):
+            told = {name: value for name, _, value in (word.partition("=") for word in line.split()[1:])}
+            found = float(told.get(key, found))
+    return found
 
 
 def training(setting: Setting) -> None:

@@ -19,6 +19,14 @@ def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleTy
         yield module
 
 
+@pytest.fixture
+def stages(device: ModuleType) -> Iterator[ModuleType]:
+    """What the stages do, as a module."""
+    pytest.importorskip("triton")
+    with loaded_script("timing"), loaded_script("minutes"), loaded_script("device_stages") as module:
+        yield module
+
+
 def options_of(tmp_path: Path, stages: list[int], budget: float = float("inf")) -> argparse.Namespace:
     return argparse.Namespace(output=tmp_path, stages=stages, budget=budget, weights=None, workers=1)
 
@@ -27,7 +35,7 @@ def test_a_stage_runs_in_the_interpreter_and_says_what_needs_a_card(device: Modu
     line = device.run_apart(0, 120.0, options_of(tmp_path, [0]))
     assert line.startswith("OK ")
     assert " copy_tb_s=" in line and " product_tflop_s=" in line and line.endswith(" needs_card=pinning")
-    assert "NUMBERS" in (tmp_path / "stage-00.log").read_text()
+    assert "NUMBERS" in (tmp_path / "stages.log").read_text()
 
 
 STAGE = """
@@ -69,6 +77,9 @@ def test_later_stages_go_on_unless_they_need_what_failed(
         "needs=1",
         "value=1.5 other=2",
     ]
+    log = (tmp_path / "stages.log").read_text().splitlines()  # one for all: few files come back from some machines
+    assert [line for line in log if line.startswith("STAGE")] == ["STAGE 0 a", "STAGE 1 b", "STAGE 2 c", "STAGE 4 e"]
+    assert log.count("noise") == 4
 
 
 def test_a_budget_drops_the_last_stages_and_training_takes_what_is_left(
@@ -90,6 +101,15 @@ def test_a_budget_drops_the_last_stages_and_training_takes_what_is_left(
         ["11", "training", "OK"],
     ]
     assert limits == {11: pytest.approx(75, abs=1)}
+
+
+def test_training_plans_with_the_last_times_that_were_told(stages: ModuleType, tmp_path: Path) -> None:
+    assumed = stages.ASSUMED_MS
+    assert stages.earlier_number(tmp_path, "step_ms") == assumed["step_ms"]
+    lines = ["STAGE 7 step-50", "NUMBERS step_ms=30 level=fused", "NUMBERS void kernel_ms=1 step_ms=20.5", "step_ms=1"]
+    (tmp_path / "stages.log").write_text("\n".join(lines))
+    assert stages.earlier_number(tmp_path, "step_ms") == 20.5
+    assert stages.earlier_number(tmp_path, "pyvrp_ms") == assumed["pyvrp_ms"]
 
 
 def test_stages_are_named_by_ranges(device: ModuleType) -> None:
