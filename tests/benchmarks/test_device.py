@@ -4,9 +4,11 @@ import argparse
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from helpers.benchmark_scripts import loaded_script
 
@@ -112,6 +114,38 @@ def test_training_plans_with_the_last_times_that_were_told(stages: ModuleType, t
     (tmp_path / "stages.log").write_text("\n".join(lines))
     assert stages.earlier_number(tmp_path, "step_ms") == 20.5
     assert stages.earlier_number(tmp_path, "pyvrp_ms") == assumed["pyvrp_ms"]
+
+
+def test_only_stages_that_ask_for_it_compile_the_head(stages: ModuleType) -> None:
+    compiled = stages.fused_scoring._compiled
+    with stages.plain_head():
+        assert stages.fused_scoring._compiled(len) is len
+    assert stages.fused_scoring._compiled is compiled
+
+
+@pytest.mark.parametrize(
+    ("refiner", "wanted"), [(None, [(1, 256), (3, 160), (1, 256)]), (object(), [(1, 256)])], ids=["plain", "refined"]
+)
+def test_the_odd_batch_runs_between_timed_steps_only(
+    refiner: object, wanted: list[tuple[int, int]], stages: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[tuple[int, int]] = []
+
+    def run(stage: int, epoch: int, step: int, batch_size: int) -> None:
+        batches.append((epoch, batch_size))
+
+    def timed_steps(*arguments: Any) -> SimpleNamespace:
+        return SimpleNamespace(median_s=0.02, phases_s={}, memory_gb=1.0)
+
+    monkeypatch.setattr(stages, "timed_steps", timed_steps)
+    setting = SimpleNamespace(
+        on_card=False,
+        policy=torch.nn.Identity,
+        batch=lambda size: 256,
+        step=lambda *arguments: SimpleNamespace(run=run, level="fused"),
+    )
+    stages.step_times(setting, 50, "step_", refiner)
+    assert batches == wanted
 
 
 def test_stages_are_named_by_ranges(device: ModuleType) -> None:
