@@ -17,6 +17,7 @@ import argparse
 import gzip
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -217,24 +218,30 @@ def pack_caches(output: Path) -> None:
         piece.unlink()
     if not CACHE.is_dir():
         return
-    with (
-        PieceWriter(output) as pieces,
-        gzip.GzipFile(fileobj=pieces, mode="wb", compresslevel=1) as packed,
-        tarfile.open(mode="w|", fileobj=packed) as archive,
-    ):
-        archive.add(CACHE, arcname=".")
+    try:
+        with (
+            PieceWriter(output) as pieces,
+            gzip.GzipFile(fileobj=pieces, mode="wb", compresslevel=1) as packed,
+            tarfile.open(mode="w|", fileobj=packed) as archive,
+        ):
+            archive.add(CACHE, arcname=".")
+    except OSError as error:  # such as a file of a compiler that ends after its stage
+        print(f"{output}: the caches are not archived ({error}); the next call starts cold", file=sys.stderr)
+        for piece in pieces_in(output):
+            piece.unlink()
 
 
 def unpack_caches(output: Path) -> None:
-    """Unpack what an earlier call archived."""
+    """Unpack what an earlier call archived, all or nothing: the first half of a kernel would be taken for a kernel."""
     pieces = pieces_in(output)
     if not pieces:
         return
-    CACHE.mkdir(parents=True, exist_ok=True)
     whole = io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))
     try:
-        with tarfile.open(mode="r|gz", fileobj=whole) as archive:
-            archive.extractall(CACHE, filter="data")
+        with tempfile.TemporaryDirectory() as aside:
+            with tarfile.open(mode="r|gz", fileobj=whole) as archive:
+                archive.extractall(aside, filter="data")
+            shutil.copytree(aside, CACHE, dirs_exist_ok=True)
     except (tarfile.TarError, EOFError, OSError) as error:
         print(f"{output}: the archived caches are of no use ({error}); this call starts cold", file=sys.stderr)
 

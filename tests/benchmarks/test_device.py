@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -168,6 +169,37 @@ def test_caches_travel_in_small_pieces(device: ModuleType, tmp_path: Path, monke
     kernel.unlink()
     device.unpack_caches(output)
     assert kernel.read_bytes() == content
+
+
+def test_half_an_archive_leaves_no_half_of_a_kernel(
+    device: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine may not hand back all pieces."""
+    monkeypatch.setattr(device, "PIECE_BYTES", 1000)
+    device.CACHE.mkdir()
+    for name in ("first.cubin", "second.cubin"):
+        (device.CACHE / name).write_bytes(os.urandom(3500))
+    device.pack_caches(tmp_path)
+    device.pieces_in(tmp_path)[-2].unlink()
+    device.pieces_in(tmp_path)[-1].unlink()
+    for kernel in device.CACHE.iterdir():
+        kernel.unlink()
+    device.unpack_caches(tmp_path)
+    assert list(device.CACHE.iterdir()) == []
+    assert "the archived caches are of no use" in capsys.readouterr().err
+
+
+def test_a_file_that_goes_while_caches_are_archived_is_no_failure(
+    device: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(self: tarfile.TarFile, name: Path, arcname: str) -> None:
+        raise FileNotFoundError(f"{name} is gone")
+
+    device.CACHE.mkdir()
+    monkeypatch.setattr(tarfile.TarFile, "add", gone)
+    device.pack_caches(tmp_path)
+    assert device.pieces_in(tmp_path) == []
+    assert "the caches are not archived" in capsys.readouterr().err
 
 
 def test_a_broken_archive_is_told_and_left(
