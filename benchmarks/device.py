@@ -4,8 +4,8 @@
     python benchmarks/device.py --output OUT --stages 8-11 --budget 400 --weights model/weights.safetensors
 
 Each stage runs in a process of its own with a time limit of its own, and ends in one line on standard output,
-``STAGE n name OK|FAIL seconds numbers``; everything else that it prints is in ``OUT/stage-NN.log``. Later stages go on
-after a failure unless they need what failed. ``--budget`` drops the last stages once the time is not enough for them;
+``STAGE n name OK|FAIL seconds numbers``; all that the stages print is in ``OUT/stages.log``. Later stages go on after a
+failure unless they need what failed. ``--budget`` drops the last stages once less than half their limits is left of it;
 stage 11 takes what is left. The caches of compiled code are kept in ``OUT`` as pieces below 16 MiB, and unpacked from
 there by the next call, which so starts warm. Stages 1 to 4 run before anything is captured, so that a wrong kernel is
 never taken for a fault of a graph. Without a card the same stages run in Triton's interpreter at tiny sizes, and each
@@ -17,6 +17,7 @@ import argparse
 import gzip
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+LOG = "stages.log"
+"""Of all stages, one after the other: a machine may hand back few files."""
 
 PIECE_BYTES = 15 << 20
 """Of an archive of caches; pieces stay below 16 MiB."""
@@ -44,7 +48,7 @@ class Stage:
     Attributes:
         name: Of the stage.
         function: Its function in ``device_stages``.
-        limit_s: Most seconds it may take.
+        limit_s: Most seconds it may take, twice what is expected where nothing is compiled yet.
         needs: Stages that must not have failed.
     """
 
@@ -55,19 +59,21 @@ class Stage:
 
 
 STAGES = (
-    Stage("machine", "machine", 20),
-    Stage("replay", "replay_kernel", 40, (0,)),
-    Stage("rollout", "rollout_kernel", 70, (1,)),
-    Stage("scoring", "scoring_kernels", 60, (0,)),
-    Stage("gradients", "gradients", 50, (2, 3)),
-    Stage("encoder", "encoder", 90, (0,)),
-    Stage("capture", "captured_step", 90, (4, 5)),
-    Stage("step-50", "step_of_50", 60, (4,)),
-    Stage("polar-50", "refined_step", 80, (4,)),
-    Stage("step-100", "step_of_100", 70, (4,)),
-    Stage("inference", "inference", 40, (2,)),
-    Stage("training", "training", 240, (0,)),
+    Stage("machine", "machine", 60),
+    Stage("replay", "replay_kernel", 60),
+    Stage("rollout", "rollout_kernel", 150),
+    Stage("scoring", "scoring_kernels", 100),
+    Stage("gradients", "gradients", 100, (2,)),
+    Stage("encoder", "encoder", 120),
+    Stage("capture", "captured_step", 120, (4,)),
+    Stage("step-50", "step_of_50", 120),
+    Stage("polar-50", "refined_step", 140),
+    Stage("step-100", "step_of_100", 120),
+    Stage("inference", "inference", 100),
+    Stage("training", "training", 240),
 )
+"""Stages after the captures need none: the level checks itself, and another one's times are better than none."""
+
 TRAINING = len(STAGES) - 1
 
 
@@ -95,14 +101,14 @@ def run_all(options: argparse.Namespace, slower: int) -> set[int]:
         limit_s = slower * STAGES[number].limit_s
         if number == TRAINING and LEAST_TRAINING_SECONDS <= left_s < float("inf"):
             limit_s, dropping = left_s, False
-        dropping = dropping or limit_s > left_s
+        dropping = dropping or limit_s > 2 * left_s
         missing = sorted(failed & set(STAGES[number].needs))
         if dropping:
             line = f"DROPPED 0.0 left={left_s:.0f}"
         elif missing:
             line = f"FAIL 0.0 needs={','.join(map(str, missing))}"
         else:
-            line = run_apart(number, limit_s, options)
+            line = run_apart(number, min(limit_s, left_s), options)
         if line.startswith("FAIL"):
             failed.add(number)
         print(f"STAGE {number} {STAGES[number].name} {line}", flush=True)
@@ -141,13 +147,16 @@ def card_is_there() -> bool:
 
 def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
     """Run a stage in a process of its own; what its line says after its name."""
-    log = options.output / f"stage-{number:02}.log"
+    log = options.output / LOG
     command = [sys.executable, __file__, "--output", str(options.output), "--run-stage", str(number)]
     command += ["--limit", str(limit_s), "--workers", str(options.workers)]
     if options.weights is not None:
         command += ["--weights", str(options.weights.resolve())]
     begun_s = time.monotonic()
-    with log.open("w") as file:
+    with log.open("ab") as file:
+        file.write(f"STAGE {number} {STAGES[number].name}\n".encode())
+        file.flush()
+        begin = file.tell()
         process = subprocess.Popen(
             command, stdout=file, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
         )
@@ -158,7 +167,7 @@ def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
         finally:
             end_group(process)
     seconds = time.monotonic() - begun_s
-    lines = log.read_text(errors="replace").splitlines()
+    lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
     numbers = " ".join(line.removeprefix("NUMBERS ") for line in lines if line.startswith("NUMBERS "))
     if status == 0:
         return f"OK {seconds:.1f} {numbers}"
@@ -209,24 +218,30 @@ def pack_caches(output: Path) -> None:
         piece.unlink()
     if not CACHE.is_dir():
         return
-    with (
-        PieceWriter(output) as pieces,
-        gzip.GzipFile(fileobj=pieces, mode="wb", compresslevel=1) as packed,
-        tarfile.open(mode="w|", fileobj=packed) as archive,
-    ):
-        archive.add(CACHE, arcname=".")
+    try:
+        with (
+            PieceWriter(output) as pieces,
+            gzip.GzipFile(fileobj=pieces, mode="wb", compresslevel=1) as packed,
+            tarfile.open(mode="w|", fileobj=packed) as archive,
+        ):
+            archive.add(CACHE, arcname=".")
+    except OSError as error:  # such as a file of a compiler that ends after its stage
+        print(f"{output}: the caches are not archived ({error}); the next call starts cold", file=sys.stderr)
+        for piece in pieces_in(output):
+            piece.unlink()
 
 
 def unpack_caches(output: Path) -> None:
-    """Unpack what an earlier call archived."""
+    """Unpack what an earlier call archived, all or nothing: the first half of a kernel would be taken for a kernel."""
     pieces = pieces_in(output)
     if not pieces:
         return
-    CACHE.mkdir(parents=True, exist_ok=True)
     whole = io.BytesIO(b"".join(piece.read_bytes() for piece in pieces))
     try:
-        with tarfile.open(mode="r|gz", fileobj=whole) as archive:
-            archive.extractall(CACHE, filter="data")
+        with tempfile.TemporaryDirectory() as aside:
+            with tarfile.open(mode="r|gz", fileobj=whole) as archive:
+                archive.extractall(aside, filter="data")
+            shutil.copytree(aside, CACHE, dirs_exist_ok=True)
     except (tarfile.TarError, EOFError, OSError) as error:
         print(f"{output}: the archived caches are of no use ({error}); this call starts cold", file=sys.stderr)
 

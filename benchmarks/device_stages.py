@@ -6,10 +6,9 @@ the number ``needs_card``.
 """
 
 import argparse
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from unittest import mock
 import minutes
 import numpy as np
 import torch
+from device import LOG
 from timing import timed_steps
 from torch import Tensor
 
@@ -159,7 +159,8 @@ def rollout_kernel(setting: Setting) -> None:
     for size in setting.sizes:
         judge(rollout_verdicts(setting.kernel_setting(size)), size)
         probe = level_probe(setting, size)
-        tours = probe.run().tours
+        with plain_head():
+            tours = probe.run().tours
         arrays, actions = to_arrays(probe.environment.instances), tours.actions.cpu().numpy()
         problems = 0
         for index in range(len(arrays)):
@@ -168,6 +169,11 @@ def rollout_kernel(setting: Setting) -> None:
         report(**{f"checked_tours_n{size}": tours.cost.numel(), f"infeasible_n{size}": problems})
         if problems:
             raise RuntimeError(f"{problems} tours are infeasible")
+
+
+def plain_head() -> AbstractContextManager[object]:
+    """Leave the decoder's head uncompiled: compiling it takes longer than the tours and their gradient."""
+    return mock.patch.object(fused_scoring, "_compiled", lambda function: function)
 
 
 def scoring_kernels(setting: Setting) -> None:
@@ -191,8 +197,7 @@ def gradients(setting: Setting) -> None:
     for size in setting.sizes:
         probe = level_probe(setting, size)
         for form in ("plain", "compiled") if setting.on_card else ("plain",):
-            compiled = fused_scoring._compiled if form == "compiled" else lambda function: function
-            with mock.patch.object(fused_scoring, "_compiled", compiled):
+            with plain_head() if form == "plain" else nullcontext():
                 agreement = compare_with_parallel(probe, probe.run())
             errors, unavoidable = agreement.errors, agreement.unavoidable
             report(
@@ -236,7 +241,6 @@ def encoder(setting: Setting) -> None:
         compiled = run()
         report(compile_seconds=time.perf_counter() - begun_s, compiled_error=relative_error(compiled, exact))
         report(compiled_ms=milliseconds_of(run, setting.device))
-        run()
         captured = CapturedCall(run, setting.device)
         report(captured_difference=relative_error(captured(), compiled))
         report(captured_ms=milliseconds_of(captured, setting.device))
@@ -278,14 +282,16 @@ def step_times(
         compile_parts(policy)
         torch.cuda.reset_peak_memory_stats()
     batch = setting.batch(size)
-    for attempt in ("", "again_") if refiner is None else ("",):  # again: captured afresh
+    attempts = ("", "again_") if refiner is None else ("",)  # again: captured afresh
+    for attempt in attempts:
         step = setting.step(policy, size, "auto", refiner, values)
         for number in range(3 * WARM_UP_RUNS if setting.on_card else 1):
             step.run(0, 1, number, batch)
         times = timed_steps(step, 2, batch, 20 if setting.on_card else 1)
         phases = {f"{prefix}{attempt}{phase}_ms": 1e3 * value for phase, value in times.phases_s.items() if value > 0}
         report(**{f"{prefix}{attempt}ms": 1e3 * times.median_s}, **phases, level=step.level)
-        step.run(0, 3, 0, EPOCH_INSTANCES % batch or batch)
+        if attempt != attempts[-1]:  # nothing is compiled for a size whose steps nobody times
+            step.run(0, 3, 0, EPOCH_INSTANCES % batch or batch)
     report(**{f"{prefix}epoch_seconds": times.median_s * EPOCH_INSTANCES / batch, f"{prefix}peak_gb": times.memory_gb})
     return step
 
@@ -348,15 +354,13 @@ def inference(setting: Setting) -> None:
 
 
 def earlier_number(output: Path, key: str) -> float:
-    """A number that an earlier stage reported, else what is assumed."""
-    for log in sorted(output.glob("stage-*.log")):
-        words = itertools.chain.from_iterable(
-            line.split()[1:] for line in log.read_text(errors="replace").splitlines() if line.startswith("NUMBERS")
-        )
-        for name, _, value in (word.partition("=") for word in words):
-            if name == key:
-                return float(value)
-    return ASSUMED_MS[key]
+    """The number that an earlier stage reported last, else what is assumed."""
+    log, found = output / LOG, ASSUMED_MS[key]
+    for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+        if line.startswith("NUMBERS"):
+            told = {name: value for name, _, value in (word.partition("=") for word in line.split()[1:])}
+            found = float(told.get(key, found))
+    return found
 
 
 def training(setting: Setting) -> None:

@@ -1,14 +1,15 @@
-"""Captured calls let go of what they were captured from."""
+"""Captured calls let go of what they were captured from, and say why they cannot be captured."""
 
 import gc
 import weakref
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from polarvrp.decoding.graphs import CapturedCall
+from polarvrp.decoding.graphs import CapturedCall, CaptureError
 
 
 class Graph:
@@ -31,18 +32,22 @@ class Owner:
         return self.runs
 
 
-def test_captured_calls_and_their_memory_go_with_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Graphs hold gigabytes, so they must not wait for the collector of cycles."""
+def stand_in_for_a_card(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., Any]) -> None:
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "side")
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: "default")
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+
+
+def test_captured_calls_and_their_memory_go_with_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs hold gigabytes, so they must not wait for the collector of cycles."""
     graphs: list[tuple[Any, Any]] = []
 
     def capture(graph: Graph, pool: Any, stream: Any) -> Any:
         graphs.append((weakref.ref(graph), stream))
         return nullcontext()
 
-    monkeypatch.setattr(torch.cuda, "graph", capture)
+    stand_in_for_a_card(monkeypatch, capture)
     owner = Owner()
     owner.call = CapturedCall(owner.run, torch.device("cuda"))
     assert owner.call() == owner.call() == 1
@@ -56,3 +61,25 @@ def test_captured_calls_and_their_memory_go_with_their_owner(monkeypatch: pytest
         assert graph() is None
     finally:
         gc.enable()
+
+
+@contextmanager
+def broken_at_its_end(graph: Graph, pool: Any, stream: Any) -> Iterator[None]:
+    """A capture as the driver ends it after an error, or where something went on beside it."""
+    try:
+        yield
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+
+def test_a_capture_says_what_went_wrong_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short memory is told apart by its message, and the end of a broken capture has another."""
+
+    def fail() -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    stand_in_for_a_card(monkeypatch, broken_at_its_end)
+    with pytest.raises(CaptureError, match=r"^CUDA out of memory\. Tried to allocate 2\.00 GiB$"):
+        CapturedCall(fail, torch.device("cuda"))
+    with pytest.raises(CaptureError, match=r"^CUDA error: operation failed due to a previous error during capture$"):
+        CapturedCall(Owner().run, torch.device("cuda"))

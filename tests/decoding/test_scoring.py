@@ -9,6 +9,7 @@ from helpers.stepwise_oracle import ReferenceEngine
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import scoring
 from polarvrp.decoding.engine import make_engine
+from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import multi_start, pad_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
@@ -211,3 +212,33 @@ def test_a_graphed_rollout_takes_new_instances_and_new_parameters() -> None:
         torch.testing.assert_close(found.log_likelihood, wanted.log_likelihood)
         with torch.no_grad():
             policy.decoder.query.weight.mul_(1.1)
+
+
+def test_greedy_rollouts_go_on_where_steps_cannot_be_captured(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a failed capture drew from is of no use any more, so rollouts that sample are made again by the training."""
+
+    def refuse(self: CapturedCall[None], *arguments: object) -> None:
+        raise CaptureError(reason)
+
+    monkeypatch.setattr(CapturedCall, "__init__", refuse)
+    policy, instances = policy_in_double(), in_double(drawn(8, 3, 0))
+    environment = Environment(instances)
+    embeddings, starts = policy.encode(instances).embeddings.detach(), multi_start(environment)
+    wanted = ParallelEngine(graphed=False).rollout(policy, embeddings, environment, starts)
+    reason = "CUDA error: not permitted\nmore"
+    engine, strict, scarce = (ParallelEngine(graphed=True) for _ in range(3))
+    for _ in range(3):
+        found = engine.rollout(policy, embeddings, environment, starts)
+        assert torch.equal(found.cost, wanted.cost)
+    said = "CUDA error: not permitted; steps of rollouts run one by one from here on"
+    assert [record.getMessage() for record in caplog.records] == [said]
+    samples = sampler(1)
+    strict.rollout(policy, embeddings, environment, starts, samples)
+    with pytest.raises(CaptureError):
+        strict.rollout(policy, embeddings, environment, starts, samples)
+    reason = "CUDA out of memory"
+    scarce.rollout(policy, embeddings, environment, starts)
+    with pytest.raises(CaptureError, match="out of memory"):  # decoding in smaller parts may help
+        scarce.rollout(policy, embeddings, environment, starts)

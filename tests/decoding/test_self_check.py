@@ -28,6 +28,7 @@ from polarvrp.decoding.fused.self_check import self_check
 from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.errors import EngineError
 from polarvrp.model.policy import Policy
+from polarvrp.model.precision import bfloat16_products
 from polarvrp.model.registry import build_policy
 from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.plan import Plan
@@ -148,6 +149,14 @@ def test_the_check_compares_tours_likelihoods_and_gradients(policy: Policy) -> N
     assert agreement.num_tours == 10
     assert agreement.cost_difference == 0
     assert 0 < agreement.errors.gradient < 1e-5
+    assert agreement.errors.largest_likelihood < 1e-5
+
+
+def test_the_check_measures_in_float32_inside_autocast_too(policy: Policy) -> None:
+    """An evaluation chooses its level where its own products run in bfloat16 already."""
+    with bfloat16_products(torch.device("cpu"), True):
+        agreement, capture_problem = self_check(policy, NUM_NODES, bfloat16=False)
+    assert agreement.problem is capture_problem is None
     assert agreement.errors.largest_likelihood < 1e-5
 
 

@@ -1,10 +1,12 @@
 """Evaluation of a policy: exact prices, best over starts and symmetries, impossible instances set apart."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
 from helpers.instances import generated
@@ -13,7 +15,8 @@ from polarvrp.decoding import greedy
 from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.environment.environment import Environment
-from polarvrp.evaluation.evaluate import evaluate_set
+from polarvrp.evaluation import evaluate as evaluate_module
+from polarvrp.evaluation.evaluate import evaluate_set, warm_up
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import Instances, NodeArrays
@@ -99,3 +102,22 @@ def test_one_engine_serves_all_sets_of_an_evaluation() -> None:
     policy = build_policy(ModelConfig(encoder="shared", width=32, heads=4, layers=1, feedforward_width=32), 0)
     solver = GreedySolver(policy, Decoding(1), bfloat16=False)
     assert solver.engine(9) is solver.engine(21)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_on_a_gpu_each_shape_and_form_of_the_rules_is_solved_before_the_clock_starts(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled for the first set of its kind must not count as that set's seconds."""
+    solved: list[int] = []
+    compiled: list[Any] = []
+    monkeypatch.setattr(evaluate_module, "compile_parts", compiled.append)
+    monkeypatch.setattr(
+        evaluate_module, "evaluate_protocols", lambda solver, run, instances: solved.append(id(instances))
+    )
+    names = [("VRPMB", 4), ("VRPMBTW", 4), ("MDCVRP", 4), ("MDVRPMB", 4), ("CVRP", 4), ("VRPTW", 4), ("OVRP", 3)]
+    sets = [instances_of(name, count) for name, count in names]
+    solver: Any = SimpleNamespace(device=torch.device(device), policy="policy")
+    warm_up(solver, sets)
+    assert solved == ([id(sets[place]) for place in (0, 2, 3, 4, 6)] if device == "cuda" else [])
+    assert compiled == (["policy"] if device == "cuda" else [])

@@ -5,11 +5,15 @@ import math
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
+from torch import Tensor
 
 from polarvrp.config.model import ModelConfig
-from polarvrp.decoding.greedy import Decoding, GreedySolver
+from polarvrp.decoding.greedy import Decoding, GreedySolver, Solved
+from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.evaluation.set_x import evaluate_set_x, write_set_x
 from polarvrp.model.registry import build_policy
+from polarvrp.problem.instances import Instances
 from polarvrp.problem.tours import actions_to_routes
 from polarvrp.problem.vrplib import load_set_x
 
@@ -37,3 +41,20 @@ def test_costs_are_those_of_the_files_distances(tmp_path: Path) -> None:
         assert row["cost"] == rounded > best_known
         assert row["gap_percent"] == 100 * (rounded - best_known) / best_known
         assert row["published_cost"] == math.ceil(length)
+
+
+@pytest.mark.parametrize(("level", "solved"), [("parallel", 1), ("fused", 2)])
+def test_what_is_compiled_for_a_size_does_not_count(level: str, solved: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = build_policy(ModelConfig(width=32, heads=4, layers=1, feedforward_width=32), 0).eval()
+    solver = GreedySolver(policy, Decoding(1, max_starts=1), bfloat16=False)
+    sizes: list[int] = []
+    solve = solver.solve
+
+    def counted(instances: Instances[Tensor]) -> Solved:
+        sizes.append(instances.num_nodes)
+        return solve(instances)
+
+    monkeypatch.setattr(solver, "solve", counted)
+    monkeypatch.setattr(ParallelEngine, "level", level)
+    assert [row["instance"] for row in evaluate_set_x(solver, ["X-n101-k25"])] == ["X-n101-k25"]
+    assert sizes == [101] * solved

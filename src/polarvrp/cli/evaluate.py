@@ -104,7 +104,7 @@ def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.
         for path in paths:
             require_solutions_output(path, origin, known, [*options.instances, trained.path])
     solver = GreedySolver(trained.policy, decoding, trained.bfloat16)
-    warm_up(solver, sets[0])
+    warm_up(solver, sets)
     jobs = list(zip(options.instances, sets, outputs, digests, strict=True))
     for path, instances, paths, known in progress(jobs, len(jobs), trained.run, "set"):
         solved = evaluate_protocols(solver, trained.run, instances)

@@ -47,11 +47,16 @@ class CapturedCall(Generic[Result]):
             for generator in generators:
                 self._graph.register_generator_state(generator)
             own = None if stream == torch.cuda.default_stream(device) else stream  # the default one cannot capture
+            reason = ""
             try:
                 with torch.cuda.graph(self._graph, pool=pool, stream=own):
-                    self._result: Result = function()
+                    try:
+                        self._result: Result = function()
+                    except Exception as error:
+                        reason = str(error)  # the end of a broken capture raises another error, which says less
+                        raise
             except Exception as error:  # of the function, of the driver, or of the allocator
-                raise CaptureError(str(error)) from error
+                raise CaptureError(reason or str(error)) from error
 
     def __call__(self) -> Result:
         """The function's result for the present contents of the tensors it reads."""

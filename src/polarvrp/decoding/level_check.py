@@ -16,7 +16,7 @@ from polarvrp.decoding.rollout import BufferOverflowError, Decisions, Rollout, m
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
-from polarvrp.model.precision import bfloat16_products
+from polarvrp.model.precision import bfloat16_products, no_autocast
 
 if TYPE_CHECKING:
     from polarvrp.decoding.engine import Engine
@@ -180,7 +180,8 @@ def compare_with_parallel(probe: Probe, result: ProbeResult) -> Agreement:
     plain, instances = ParallelEngine(graphed=False), environment.instances
     replayed = plain.replay(environment, tours.actions, num_free=probe.num_forced)
     legal = tours.cost.isfinite()
-    wanted = plain.score(policy, probe.embeddings.float(), instances, replayed.decisions)
+    with no_autocast(instances.locs.device):  # whatever surrounds the check
+        wanted = plain.score(policy, probe.embeddings.float(), instances, replayed.decisions)
     expected = probe.gradient(plain, replayed.decisions, tours.cost, bfloat16=False)
     errors = Errors.of(tours.log_likelihood[legal], wanted[legal], result.gradient, expected)
     unavoidable = replace(errors, mean_likelihood=0.0, largest_likelihood=0.0, gradient=0.0)

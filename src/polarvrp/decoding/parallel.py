@@ -8,21 +8,25 @@ Shape legend: B instances, S tours per instance, N nodes, d width.
 
 import copy
 import dataclasses
+import logging
 from collections import OrderedDict
 from collections.abc import Hashable
 
 import torch
 from torch import Tensor
 
-from polarvrp.decoding.graphs import CapturedCall, copy_into, detached_copy
+from polarvrp.decoding.graphs import CapturedCall, CaptureError, copy_into, detached_copy
 from polarvrp.decoding.rollout import StepFunction, StepOutput, Task, policy_step
 from polarvrp.decoding.scoring import score, score_gradient
 from polarvrp.decoding.steps import Moves, ScoredSteps
 from polarvrp.decoding.stepwise import StepwiseEngine
 from polarvrp.environment.environment import Environment
 from polarvrp.environment.state import State
+from polarvrp.errors import is_out_of_memory
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
+
+logger = logging.getLogger(__name__)
 
 STEPS_PER_GRAPH = 8
 """Steps between two looks at whether all tours are done; the last look comes up to 7 steps late."""
@@ -60,7 +64,11 @@ class ParallelEngine(StepwiseEngine):
         score_gradient(policy, embeddings, instances, decisions, coefficients)
 
     def _step_function(self, task: Task) -> StepFunction:
-        """Step by step the first time that a shape occurs, which serves as a graph's warm-up; graphed from then on."""
+        """Step by step the first time that a shape occurs, which serves as a graph's warm-up; graphed from then on.
+
+        Raises:
+            CaptureError: If steps that draw random numbers cannot be captured; greedy ones then run one by one.
+        """
         if not (task.cache.embeddings.is_cuda if self._graphed is None else self._graphed):
             return policy_step(task)
         key = _graph_key(task)
@@ -70,7 +78,14 @@ class ParallelEngine(StepwiseEngine):
         if key not in self._graphs:
             if len(self._graphs) == KEPT_GRAPHS:
                 self._graphs.popitem(last=False)
-            self._graphs[key] = _GraphedSteps(task)
+            try:
+                self._graphs[key] = _GraphedSteps(task)
+            except CaptureError as error:
+                if is_out_of_memory(error) or _generators(task):
+                    raise
+                logger.warning("%s; steps of rollouts run one by one from here on", str(error).partition("\n")[0])
+                self._graphed = False
+                return policy_step(task)
         steps = self._graphs[key]
         self._graphs.move_to_end(key)
         steps.load(task)
@@ -94,9 +109,8 @@ class _GraphedSteps:
         self._task = dataclasses.replace(task, cache=detached_copy(task.cache), environment=environment)
         self._state = detached_copy(environment.reset(task.num_rows))
         self._step_once = policy_step(self._task)
-        generators = task.policy.noise_generators() | (set() if task.sampler is None else {task.sampler.generator})
         self._captured: CapturedCall[StepOutput] = CapturedCall(
-            self._run_steps, task.cache.embeddings.device, generators
+            self._run_steps, task.cache.embeddings.device, _generators(task)
         )
 
     def load(self, task: Task) -> None:
@@ -127,6 +141,11 @@ class _GraphedSteps:
         moves = Moves.join(recorded) if recorded else None  # before the state that the first one saw is written over
         copy_into(self._state, state)
         return StepOutput(actions, gained, moves)
+
+
+def _generators(task: Task) -> set[torch.Generator]:
+    """All that the steps of a rollout draw from."""
+    return task.policy.noise_generators() | (set() if task.sampler is None else {task.sampler.generator})
 
 
 def _graph_key(task: Task) -> Hashable:

@@ -82,15 +82,21 @@ def _searched(instances: Instances[NodeArrays], row: SolutionRow) -> SolutionRow
     return _row(row.variant, row.method, instances, row.instance, tour.actions, seconds, None)
 
 
-def warm_up(solver: GreedySolver, instances: Instances[NodeArrays]) -> None:
-    """On a GPU: compile the encoder's layers, and solve a set untimed, since the first call compiles and allocates.
+def warm_up(solver: GreedySolver, sets: Sequence[Instances[NodeArrays]]) -> None:
+    """On a GPU: compile the encoder's layers, and solve sets untimed, since the first call compiles and allocates.
 
     Args:
         solver: Of the policy.
-        instances: A set like those to come.
+        sets: Those to come; one of each shape and of each form of the rules is solved.
     """
-    if solver.device.type == "cuda":
-        compile_parts(solver.policy)
+    if solver.device.type != "cuda":
+        return
+    compile_parts(solver.policy)
+    alike: dict[tuple[int, int, int, bool], Instances[NodeArrays]] = {}
+    for instances in sets:
+        mixed_backhauls = bool((instances.backhaul_class == 2).any())
+        alike.setdefault((len(instances), instances.num_nodes, instances.num_depots, mixed_backhauls), instances)
+    for instances in alike.values():
         evaluate_protocols(solver, "warm-up", instances)
 
 
