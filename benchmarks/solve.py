@@ -2,6 +2,7 @@
 
     python benchmarks/solve.py             # hours on 2 cores; goes on where it stopped
     python benchmarks/solve.py --print     # the tables of what is there
+    python benchmarks/solve.py --print --output benchmarks/solve.parquet     # those of docs/solve.md
     python benchmarks/solve.py --instances 1 --seconds 0.5 --kinds VRPTW --model RUN --output try.jsonl
 
 Instances of Set-X in three classes of size, evenly spread over each, and generated ones of every other kind that is
@@ -86,7 +87,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=tuple(SHARES), default=[*SHARES])
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/solve.jsonl"))
     parser.add_argument("--print", action="store_true", help="print the tables of the rows that are there")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.output.suffix == ".parquet" and not options.print:
+        parser.error("rows are appended to a .jsonl file; a .parquet file can only be printed, by --print")
+    return options
 
 
 def run(options: argparse.Namespace) -> None:
@@ -193,7 +197,9 @@ KINDS: dict[str, Callable[[int], LibraryInstance]] = {
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows made so far; a last line cut off by a crash is left out."""
+    """Rows made so far, or kept as Parquet; a last line cut off by a crash is left out."""
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path).to_dict("records")
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:

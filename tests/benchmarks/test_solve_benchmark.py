@@ -47,6 +47,14 @@ def test_every_kind_by_every_method_and_nothing_twice(
     again = call(benchmark, monkeypatch, tmp_path, "--instances", "1", "--kinds", *kinds)
     assert again[:-1] == rows[:-1] and again[-1]["method"] == rows[-1]["method"]
     assert "| VRPTW" in capsys.readouterr().out
+    benchmark.print_tables(pd.DataFrame(again))
+    printed = capsys.readouterr().out
+    kept = tmp_path / "rows.parquet"
+    pd.DataFrame(again).to_parquet(kept)
+    benchmark.print_tables(pd.DataFrame(benchmark.read_rows(kept)))
+    assert capsys.readouterr().out == printed
+    with pytest.raises(SystemExit):
+        call(benchmark, monkeypatch, tmp_path, "--output", str(kept))
 
 
 def test_gaps_and_verdicts(benchmark: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
