@@ -158,3 +158,15 @@ def test_a_seed_that_lacks_a_variant_leaves_the_average_open(folder: ResultsFold
         ["OVRP", "4.000%"],
         ["Average", "–"],
     ]
+
+
+def test_an_open_average_has_no_deviation(folder: ResultsFolder, quick: Results) -> None:
+    """Two seeds have both variants, a third lacks one."""
+    for seed, variants in enumerate((("CVRP", "OVRP"), ("CVRP", "OVRP"), ("CVRP",))):
+        folder.evaluate(f"polarnet-ple-rl-n10-s{seed}", 4.0 + 2 * seed, variants=variants)
+    (table,) = print_experiment(build_table(quick, record := EXPERIMENTS["training_paradigms"]), record)
+    assert [list(row) for row in table.text.to_numpy()] == [
+        ["CVRP", "6.000 ± 2.000%"],
+        ["OVRP", "5.000 ± 1.414%"],
+        ["Average", "–"],
+    ]
