@@ -64,6 +64,15 @@ def test_instances_without_a_solution_are_counted(quick: Results, folder: Result
     assert "its limit, 1 left out" in table.text.to_numpy()
 
 
+def test_a_mean_over_fewer_variants_is_left_open(quick: Results, folder: ResultsFolder) -> None:
+    """As where solvers were stopped on the way through the variants; a time of 1,000 instances is still one."""
+    (folder.root / "references/test/ortools/OVRP-n10.parquet").unlink()
+    rows = {(row["method"], row["effort"]): row for row in table_rows(quick, "gap_by_time")}
+    row = rows["ortools", "its limit"]
+    assert (row["variants"], row["gap_percent"], row["seconds_per_1000"]) == (1, None, 625.0)
+    assert rows["ortools", "0.1 of its limit"]["gap_percent"] == pytest.approx(6.0)
+
+
 def test_it_is_printed_and_drawn(quick: Results) -> None:
     build_tables(quick, ["gap_by_time"])
     experiment = EXPERIMENTS["gap_by_time"]

@@ -102,6 +102,7 @@ def test_sweeps_average_gaps_over_variants_and_split_epoch_times(
     assert by_value[expected]["epoch_seconds_without_ls"] == pytest.approx(11.0)
     assert by_value[expected]["epoch_seconds_with_ls"] == pytest.approx(40.0)
     assert by_value[5]["epoch_seconds_without_ls"] is None
+    assert by_value[5]["mean_gap_percent"] is None, "of fewer variants than the other"
 
 
 def test_one_value_alone_is_no_sweep(folder: ResultsFolder, quick: Results) -> None:
