@@ -81,6 +81,21 @@ def test_a_size_without_published_costs_is_what_the_study_evaluates(folder: Resu
     assert rows_of(Results(folder.root, "paper"), "in_distribution", 20) == {}
 
 
+@pytest.mark.parametrize(("tested", "best", "other"), [(2, "10.000%", "5.000%"), (3, "5.000%", "10.000%")])
+def test_bold_marks_compare_equal_numbers_of_instances(
+    folder: ResultsFolder, ships: Path, tested: int, best: str, other: str
+) -> None:
+    """Beside a shipped model that was tested on three instances."""
+    costs = published_costs("CVRP", 50)[:3]
+    ship(ships, 50, {"CVRP": [1.05 * cost for cost in costs]})
+    folder.solve("polarnet-ple-polar-n50-s0", "CVRP", 50, [1.1 * cost for cost in costs[:tested]])
+    laptop = Results(folder.root, "laptop")
+    build_tables(laptop, ["in_distribution"])
+    text = laptop.layout.table("in_distribution", "md").read_text(encoding="utf-8")
+    assert f"**{best}**" in text and f"**{other}**" not in text and other in text
+    assert ("are left out of the bold marks" in text) == (tested < 3)
+
+
 def test_what_ships_is_of_no_other_test_sets(folder: ResultsFolder, ships: Path) -> None:
     """Gaps to our own PyVRP may be of any draw of instances."""
     ship(ships, 50, {"CVRP": [11.0]})
