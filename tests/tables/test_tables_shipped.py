@@ -117,6 +117,17 @@ def test_set_x_lists_what_the_study_solved(folder: ResultsFolder, ships: Path) -
     ]
 
 
+def test_what_ships_is_of_no_seed_of_the_study(folder: ResultsFolder, ships: Path) -> None:
+    ship(ships, 50, {"CVRP": [1.05 * cost for cost in published_costs("CVRP", 50)[:3]]})
+    folder.evaluate("polarnet-ple-polar-n10-s1", 30.0, variants=("CVRP",))
+    folder.solve_set_x("polarnet-ple-polar-n10-s1", {"X-n106-k14": (26362, 29000, 29010)})
+    quick = Results(folder.root, "quick")
+    build_tables(quick, ["in_distribution", "set_x"])
+    for name in ("in_distribution", "set_x"):
+        text = quick.layout.table(name, "md").read_text(encoding="utf-8")
+        assert "shipped" in text and "Seed 1." in text and "standard deviation" not in text
+
+
 def test_alone_it_is_no_result(folder: ResultsFolder, ships: Path) -> None:
     ship(ships, 50, {"CVRP": [11.0]})
     quick = Results(folder.root, "quick")

@@ -20,12 +20,11 @@ from polarvrp.tables.figures import figure_of
 from polarvrp.tables.formats import duration, number
 from polarvrp.tables.gap_tables import gap_row
 from polarvrp.tables.labels import (
-    is_external,
     labels_of,
     method_label,
     method_rank,
     references_said,
-    seed_of,
+    seeds_of,
     stem_of,
 )
 from polarvrp.tables.means import complete_mean, over_seeds
@@ -67,8 +66,7 @@ def render_gap_by_time(frame: pd.DataFrame, experiment: Experiment) -> list[Prin
         for method, effort in long[["method", "effort"]].itertuples(index=False, name=None)
     }
     sizes = sorted(long["num_customers"].unique())
-    seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
-    facts = f"Gaps are against {references_said(frame['reference'])}.{seeds_said(seeds)}"
+    facts = f"Gaps are against {references_said(frame['reference'])}.{seeds_said(seeds_of(frame['method']))}"
     return [
         print_table(
             captioned(frame, experiment, "", facts),

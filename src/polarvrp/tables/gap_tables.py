@@ -23,7 +23,7 @@ from polarvrp.tables.labels import (
     method_label,
     method_rank,
     references_said,
-    seed_of,
+    seeds_of,
     stem_of,
     variant_rank,
 )
@@ -303,10 +303,10 @@ def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
 
 def _facts(frame: pd.DataFrame) -> str:
     against = references_said(frame["reference"])
-    seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
-    said = f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
+    said = seeds_said(seeds_of(frame["method"]))
+    said += f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
     said += f" {_APART}" if _apart(frame).any() else ""
-    return f"Gaps are against {against} (*); averages are plain means over variants.{seeds_said(seeds)}{said}"
+    return f"Gaps are against {against} (*); averages are plain means over variants.{said}"
 
 
 def _counts(frame: pd.DataFrame) -> str:
