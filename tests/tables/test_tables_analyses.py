@@ -118,6 +118,16 @@ def test_separation_is_that_of_the_angle_between_variants(folder: ResultsFolder,
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["CVRP", "VRPTW"]
 
 
+def test_a_map_of_what_was_analysed_since_the_table_was_built_has_no_number(
+    folder: ResultsFolder, paper: Results
+) -> None:
+    embedding_file(folder.root, "polarnet-ple-polar-n50-s0", math.pi / 3)
+    build_tables(paper, ["embeddings"])
+    embedding_file(folder.root, "polarnet-shared-polar-n50-s0", 0.0)
+    titles = [axes.get_title() for axes in draw_figure(paper, EXPERIMENTS["embeddings"]).axes]
+    assert titles == ["Ours, Shared\nseparation –", "Ours, PLE\nseparation 0.500"]
+
+
 def test_sizes_of_networks_need_no_run(folder: ResultsFolder, paper: Results) -> None:
     architecture_file(folder.root, (50, 100))
     build_tables(paper, ["architectures"])
