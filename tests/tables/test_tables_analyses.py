@@ -7,7 +7,7 @@ import pytest
 from helpers.analysis_files import METRICS, architecture_file, embedding_file, expert_file, margin_file
 from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.experiments import EXPERIMENTS
-from polarvrp.tables.build import build_tables
+from polarvrp.tables.build import build_table, build_tables, print_experiment
 from polarvrp.tables.figures import draw_figure
 from polarvrp.tables.sources import MissingResultsError, Results
 
@@ -118,6 +118,16 @@ def test_separation_is_that_of_the_angle_between_variants(folder: ResultsFolder,
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["CVRP", "VRPTW"]
 
 
+def test_a_map_of_what_was_analysed_since_the_table_was_built_has_no_number(
+    folder: ResultsFolder, paper: Results
+) -> None:
+    embedding_file(folder.root, "polarnet-ple-polar-n50-s0", math.pi / 3)
+    build_tables(paper, ["embeddings"])
+    embedding_file(folder.root, "polarnet-shared-polar-n50-s0", 0.0)
+    titles = [axes.get_title() for axes in draw_figure(paper, EXPERIMENTS["embeddings"]).axes]
+    assert titles == ["Ours, Shared\nseparation –", "Ours, PLE\nseparation 0.500"]
+
+
 def test_sizes_of_networks_need_no_run(folder: ResultsFolder, paper: Results) -> None:
     architecture_file(folder.root, (50, 100))
     build_tables(paper, ["architectures"])
@@ -134,6 +144,18 @@ def test_sizes_of_networks_need_no_run(folder: ResultsFolder, paper: Results) ->
     figure = draw_figure(paper, EXPERIMENTS["architectures"])
     assert [axes.get_title() for axes in figure.axes] == ["Parameters", "Multiply-adds, n=50", "Multiply-adds, n=100"]
     assert [bar.get_width() for bar in figure.axes[2].containers[1]] == [50.0] * 4
+
+
+def test_a_network_may_be_another_at_another_size(folder: ResultsFolder, paper: Results) -> None:
+    """As that of CaDA, which has fewer prompt tokens beyond 50 customers."""
+    architecture_file(folder.root, (50, 100))
+    frame = build_table(paper, record := EXPERIMENTS["architectures"])
+    frame.loc[(frame["backbone"] == "mtpomo") & (frame["num_customers"] == 100), "parameters"] = 999_000
+    (table,) = print_experiment(frame, record)
+    assert [list(row)[:4] for row in table.text.to_numpy()][:2] == [
+        ["MTPOMO", "Shared", "1,000,000", "999,000"],
+        ["MTPOMO (grids)", "Shared", "2,000,000", "2,000,000"],
+    ]
 
 
 def test_pictures_show_what_the_tables_hold(folder: ResultsFolder, paper: Results) -> None:

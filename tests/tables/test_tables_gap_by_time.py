@@ -64,6 +64,27 @@ def test_instances_without_a_solution_are_counted(quick: Results, folder: Result
     assert "its limit, 1 left out" in table.text.to_numpy()
 
 
+def test_a_mean_over_fewer_variants_is_left_open(quick: Results, folder: ResultsFolder) -> None:
+    """As where solvers were stopped on the way through the variants; a time of 1,000 instances is still one."""
+    (folder.root / "references/test/ortools/OVRP-n10.parquet").unlink()
+    rows = {(row["method"], row["effort"]): row for row in table_rows(quick, "gap_by_time")}
+    row = rows["ortools", "its limit"]
+    assert (row["variants"], row["gap_percent"], row["seconds_per_1000"]) == (1, None, 625.0)
+    assert rows["ortools", "0.1 of its limit"]["gap_percent"] == pytest.approx(6.0)
+
+
+def test_runs_that_none_of_the_compared_methods_has_are_listed(folder: ResultsFolder) -> None:
+    """As in a study that trains on all variants, which the names of its runs say."""
+    run = "polarnet-ple-polar-n10-all-s0"
+    folder.evaluate(run, 3.0, variants=("CVRP",))
+    results = Results(folder.root, "quick", (run,))
+    rows = {row["method"]: row["gap_percent"] for row in table_rows(results, "gap_by_time")}
+    assert rows == {"pyvrp": 0.0, "polarnet-ple-polar-all-s0": pytest.approx(3.0)}
+    build_tables(results, ["gap_by_time"])
+    drawn = draw_figure(results, EXPERIMENTS["gap_by_time"])
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["PyVRP", "polarnet-ple-polar-all"]
+
+
 def test_it_is_printed_and_drawn(quick: Results) -> None:
     build_tables(quick, ["gap_by_time"])
     experiment = EXPERIMENTS["gap_by_time"]

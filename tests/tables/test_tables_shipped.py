@@ -81,6 +81,21 @@ def test_a_size_without_published_costs_is_what_the_study_evaluates(folder: Resu
     assert rows_of(Results(folder.root, "paper"), "in_distribution", 20) == {}
 
 
+@pytest.mark.parametrize(("tested", "best", "other"), [(2, "10.000%", "5.000%"), (3, "5.000%", "10.000%")])
+def test_bold_marks_compare_equal_numbers_of_instances(
+    folder: ResultsFolder, ships: Path, tested: int, best: str, other: str
+) -> None:
+    """Beside a shipped model that was tested on three instances."""
+    costs = published_costs("CVRP", 50)[:3]
+    ship(ships, 50, {"CVRP": [1.05 * cost for cost in costs]})
+    folder.solve("polarnet-ple-polar-n50-s0", "CVRP", 50, [1.1 * cost for cost in costs[:tested]])
+    laptop = Results(folder.root, "laptop")
+    build_tables(laptop, ["in_distribution"])
+    text = laptop.layout.table("in_distribution", "md").read_text(encoding="utf-8")
+    assert f"**{best}**" in text and f"**{other}**" not in text and other in text
+    assert ("are left out of the bold marks" in text) == (tested < 3)
+
+
 def test_what_ships_is_of_no_other_test_sets(folder: ResultsFolder, ships: Path) -> None:
     """Gaps to our own PyVRP may be of any draw of instances."""
     ship(ships, 50, {"CVRP": [11.0]})
@@ -100,6 +115,17 @@ def test_set_x_lists_what_the_study_solved(folder: ResultsFolder, ships: Path) -
         ("X-n106-k14", "cada-shared-rl-s0", 10, 29000),
         ("X-n106-k14", "shipped-n50", 50, 27000),
     ]
+
+
+def test_what_ships_is_of_no_seed_of_the_study(folder: ResultsFolder, ships: Path) -> None:
+    ship(ships, 50, {"CVRP": [1.05 * cost for cost in published_costs("CVRP", 50)[:3]]})
+    folder.evaluate("polarnet-ple-polar-n10-s1", 30.0, variants=("CVRP",))
+    folder.solve_set_x("polarnet-ple-polar-n10-s1", {"X-n106-k14": (26362, 29000, 29010)})
+    quick = Results(folder.root, "quick")
+    build_tables(quick, ["in_distribution", "set_x"])
+    for name in ("in_distribution", "set_x"):
+        text = quick.layout.table(name, "md").read_text(encoding="utf-8")
+        assert "shipped" in text and "Seed 1." in text and "standard deviation" not in text
 
 
 def test_alone_it_is_no_result(folder: ResultsFolder, ships: Path) -> None:

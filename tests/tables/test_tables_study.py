@@ -102,6 +102,7 @@ def test_sweeps_average_gaps_over_variants_and_split_epoch_times(
     assert by_value[expected]["epoch_seconds_without_ls"] == pytest.approx(11.0)
     assert by_value[expected]["epoch_seconds_with_ls"] == pytest.approx(40.0)
     assert by_value[5]["epoch_seconds_without_ls"] is None
+    assert by_value[5]["mean_gap_percent"] is None, "of fewer variants than the other"
 
 
 def test_one_value_alone_is_no_sweep(folder: ResultsFolder, quick: Results) -> None:
@@ -156,5 +157,17 @@ def test_a_seed_that_lacks_a_variant_leaves_the_average_open(folder: ResultsFold
     assert [list(row) for row in table.text.to_numpy()] == [
         ["CVRP", "5.000 ± 1.414%"],
         ["OVRP", "4.000%"],
+        ["Average", "–"],
+    ]
+
+
+def test_an_open_average_has_no_deviation(folder: ResultsFolder, quick: Results) -> None:
+    """Two seeds have both variants, a third lacks one."""
+    for seed, variants in enumerate((("CVRP", "OVRP"), ("CVRP", "OVRP"), ("CVRP",))):
+        folder.evaluate(f"polarnet-ple-rl-n10-s{seed}", 4.0 + 2 * seed, variants=variants)
+    (table,) = print_experiment(build_table(quick, record := EXPERIMENTS["training_paradigms"]), record)
+    assert [list(row) for row in table.text.to_numpy()] == [
+        ["CVRP", "6.000 ± 2.000%"],
+        ["OVRP", "5.000 ± 1.414%"],
         ["Average", "–"],
     ]

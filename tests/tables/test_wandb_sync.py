@@ -17,7 +17,7 @@ from polarvrp.files import write_text
 from polarvrp.solutions.solutions import SolutionRow, write_solutions
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
-from polarvrp.tables.wandb_results import compared_runs, run_content
+from polarvrp.tables.wandb_results import compared_runs, run_content, study_content
 
 OURS, OTHER, UNFINISHED = "polarnet-ple-polar-n10-s0", "polarnet-ple-po-n10-s0", "polarnet-shared-po-n10-s0"
 ROW = {
@@ -41,10 +41,10 @@ def write_training(layout: Layout, run: str) -> None:
     write_text(layout.metadata(run), json.dumps({"scale": "quick", "parameters": 77, "device": "a card"}))
 
 
-def write_table(layout: Layout, name: str, rows: list[dict[str, object]]) -> None:
+def write_table(layout: Layout, name: str, rows: list[dict[str, object]], scale: str = "quick") -> None:
     for suffix in ("csv", "md", "tex"):
         write_text(layout.table(name, suffix), f"{name} as {suffix}")
-    pd.DataFrame([{**ROW, **row, "scale": "quick"} for row in rows]).to_parquet(layout.table(name))
+    pd.DataFrame([{**ROW, **row, "scale": scale} for row in rows]).to_parquet(layout.table(name))
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +166,13 @@ def test_gaps_of_protocols_and_sizes_are_kept_apart(tmp_path: Path) -> None:
     )
     content = run_content(layout, parse_run(OURS), tmp_path)
     assert content.summary == {"test/in_distribution/CVRP/gap_percent": 1.0}, "a mean that lacks a variant is none"
+
+
+def test_each_table_goes_by_its_own_scale(tmp_path: Path) -> None:
+    """Scales quick and paper share a folder, where one may have left a table that the other did not build yet."""
+    layout = Layout(tmp_path)
+    row: dict[str, object] = {"variant": "CVRP", "num_customers": 50, "method": "pyvrp", "gap_percent": 0.0}
+    write_table(layout, "in_distribution", [row], "paper")
+    write_table(layout, "zero_shot", [{**row, "protocol": "strict"}])
+    scale, content = study_content(layout, [])
+    assert scale == "paper" and set(content.artifacts) == {"paper-in_distribution", "quick-zero_shot"}

@@ -36,6 +36,8 @@ def test_main_tables_ask_for_them(shipping: Workflow) -> None:
     jobs = shipping.dry("results/tables/zero_shot.parquet", "--configfile", "mine.yaml").jobs
     assert jobs["evaluate_shipped_zero_shot"] == 1
     assert jobs["solve_references"] == 2 * 2  # of the models' size and of the shipped one's
+    jobs = shipping.dry("results/figures/sample_routes.png", "--configfile", "mine.yaml").jobs
+    assert jobs["evaluate_shipped"] == jobs["evaluate_shipped_zero_shot"] == 1, "whose routes it may draw"
     jobs = shipping.dry("results/tables/training_paradigms.parquet", "--configfile", "mine.yaml").jobs
     assert "evaluate_shipped" not in jobs
 

@@ -78,7 +78,8 @@ class Experiment:
         needs: What it is computed from: solutions of the ``training_variants`` or the ``unseen_variants``, by its runs
             and as references; with ``masked_flags`` those of the latter without flags too, where the study asks for
             both; those by ``solvers`` that gaps do not need, where they are there or made anyway; those of
-            ``shipped`` models; those of other ``efforts``; the ``test_sets`` themselves;
+            ``shipped`` models with the references of their sizes, or with ``shipped_routes`` without these and of all
+            variants; those of other ``efforts``; the ``test_sets`` themselves;
             ``set_x`` costs; ``histories`` of its runs; an analysis of each of them, ``margins``, ``experts`` or
             ``embeddings``; ``architectures`` without any run; other ``tables``.
         group: ``main`` tables, ``ablation`` grids and sweeps, ``analysis`` of trained models, or ``summary``.

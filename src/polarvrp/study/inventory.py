@@ -163,12 +163,12 @@ def _zero_shot(
 
 def _shipped(study: StudyConfig, layout: Layout, names: Iterable[str]) -> dict[int, list[Job]]:
     """Evaluations of the models that ship, by size, for sizes that no published solution is of."""
-    needs = [EXPERIMENTS[name].needs for name in names if "shipped" in EXPERIMENTS[name].needs]
+    needs = [EXPERIMENTS[name].needs for name in names]
+    drawn = any("shipped_routes" in need for need in needs)
+    unseen = ["unseen_variants" in need for need in needs if "shipped" in need]
     kinds = {
-        "evaluate_shipped": study.training_variants if any("unseen_variants" not in need for need in needs) else (),
-        "evaluate_shipped_zero_shot": study.zero_shot_variants
-        if any("unseen_variants" in need for need in needs)
-        else (),
+        "evaluate_shipped": study.training_variants if drawn or not all(unseen) else (),
+        "evaluate_shipped_zero_shot": study.zero_shot_variants if drawn or any(unseen) else (),
     }
     return {
         size: [

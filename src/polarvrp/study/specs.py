@@ -35,7 +35,7 @@ REFERENCE_CODE_VERSION = 1
 TRAIN_CODE_VERSION = 3
 EVALUATION_CODE_VERSION = 2
 ANALYSIS_CODE_VERSION = 1
-TABLE_CODE_VERSION = 2
+TABLE_CODE_VERSION = 3
 
 PROTOCOLS = unseen_protocols(masked=False)
 """Rules that unseen variants are solved by, each from the same trained policies."""

@@ -16,6 +16,7 @@ from polarvrp.tables.drawing import COLOURS, MARKED_EPOCHS, dot_size, head, lege
 from polarvrp.tables.embeddings import embedding_runs, embeddings_of
 from polarvrp.tables.experts import contribution_runs, expert_label, experts_of
 from polarvrp.tables.figures import figure_of
+from polarvrp.tables.formats import number
 from polarvrp.tables.labels import AVERAGE, variant_rank
 from polarvrp.tables.margins import margin_label, margin_runs, margins_of, refining_epochs
 from polarvrp.tables.means import complete_mean
@@ -138,9 +139,10 @@ def embeddings(results: Results, experiment: Experiment) -> Figure:
         for variant, colour in colours.items():
             here = points[points["variant"] == variant]
             axes.scatter(here["x"], here["y"], s=5 if len(points) > 1000 else 15, lw=0, color=[colour])
-        separation = separations[run.backbone, run.encoder, run.seed]
+        # Missing for a run that was analysed since the table was built.
+        separation = number("{:.3f}")(separations.get((run.backbone, run.encoder, run.seed)))
         title = f"{BACKBONES[run.backbone].label}, {ENCODERS[run.encoder].label}"
-        axes.set(title=f"{title}\nseparation {separation:.3f}", xticks=[], yticks=[])
+        axes.set(title=f"{title}\nseparation {separation}", xticks=[], yticks=[])
     head(figure, f"{figure_of(experiment).title}, n={runs[0].num_customers}", results.scale)
     handles = [Line2D([], [], label=name, color=colour, marker="o", ls="", ms=5) for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=8 if columns > 2 else 4)

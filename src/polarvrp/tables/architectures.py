@@ -27,21 +27,22 @@ def architectures(results: Results, experiment: Experiment) -> pd.DataFrame:
 
 
 def render_architectures(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
-    """A row a network: its parameters, then millions of multiply-adds of encoder and decoder at each size."""
+    """A row a network: its parameters, then millions of multiply-adds of encoder and decoder, both at each size.
+
+    One backbone is another network beyond 50 customers.
+    """
     networks = list(frame[NETWORK].drop_duplicates().itertuples(index=False, name=None))
-    first = frame.drop_duplicates(NETWORK).assign(num_customers=0)
+    sizes = sorted(frame["num_customers"].unique())
     parts = {"Encoder": "encoder_multiply_adds", "Decoder": "decoder_multiply_adds", "Total": "multiply_adds"}
     millions = frame.assign(**{column: frame[column] / 1e6 for column in parts.values()})
     cells = [written(millions, label, column, number("{:,.1f}")) for label, column in parts.items()]
-    columns = {(0, "Parameters"): ("", "Parameters")} | {
-        (size, label): (f"n={size}, million multiply-adds", label)
-        for size in sorted(frame["num_customers"].unique())
-        for label in measures(cells)
+    columns = {(size, "Parameters"): ("Parameters", f"n={size}") for size in sizes} | {
+        (size, label): (f"n={size}, million multiply-adds", label) for size in sizes for label in measures(cells)
     }
     return [
         print_table(
             captioned(frame, experiment, ""),
-            [written(first, "Parameters", "parameters", count), *cells],
+            [written(frame, "Parameters", "parameters", count), *cells],
             ("Backbone", "Encoder"),
             Axis(NETWORK, {network: network_label(*network) for network in networks}),
             Axis(("num_customers", "measure"), columns),

@@ -23,7 +23,7 @@ from polarvrp.tables.labels import (
     method_label,
     method_rank,
     references_said,
-    seed_of,
+    seeds_of,
     stem_of,
     variant_rank,
 )
@@ -55,6 +55,7 @@ _PROTOCOLS = {
 }
 
 _SHIPPED = "Models marked as shipped come with this package and were trained whatever the scale says."
+_APART = "Those that were tested on more or fewer instances than the runs beside them are left out of the bold marks."
 
 
 def in_distribution(results: Results, experiment: Experiment) -> pd.DataFrame:
@@ -275,15 +276,26 @@ def _as_printed(long: pd.DataFrame) -> pd.DataFrame:
         method=long["method"].map(stem_of),
         seconds=long["seconds"].where(~solved, long["seconds"] / SOLVER_CORES),
         stars=long["method"] == long["reference"],
+        apart=_apart(long),
     )
     means = over_seeds(long, keys, columns).drop(columns=[f"{name}{SPREAD}" for name in ("objective", "seconds")])
-    return means.merge(long[[*keys, "stars"]].drop_duplicates(keys), on=keys)
+    return means.merge(long[[*keys, "stars", "apart"]].drop_duplicates(keys), on=keys)
+
+
+def _apart(frame: pd.DataFrame) -> pd.Series:
+    """Rows of shipped models that were tested on another number of instances than the runs of their size."""
+    tested = (frame["instances"] + frame["left_out"]).astype("float64")
+    shipped = frame["method"].map(is_shipped)
+    of_runs = tested.where(~shipped & ~frame["method"].map(is_external))
+    most = of_runs.groupby([frame["num_customers"], frame["variant"]]).transform("max")
+    differs = shipped & most.notna() & (tested != most)
+    return differs.groupby([frame["num_customers"], frame["method"]]).transform("any")
 
 
 def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
     """Cells of a test set's objectives and gaps, the best trained policy emphasised, the reference itself a star."""
     among = ("variant", "num_customers")
-    long = long.assign(competes=~long["method"].map(is_external))
+    long = long.assign(competes=~long["method"].map(is_external) & ~long["apart"])
     gaps = written(long, "Gap", "gap_percent", number(f"{{:.{digits}f}}%"), among)
     gaps["text"] = gaps["text"].mask(long["stars"], "*")
     return [written(long, "Obj.", "objective", number(f"{{:.{digits}f}}"), among), gaps]
@@ -291,9 +303,10 @@ def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
 
 def _facts(frame: pd.DataFrame) -> str:
     against = references_said(frame["reference"])
-    seeds = frame["method"][~frame["method"].map(is_external)].map(seed_of)
-    said = f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
-    return f"Gaps are against {against} (*); averages are plain means over variants.{seeds_said(seeds)}{said}"
+    said = seeds_said(seeds_of(frame["method"]))
+    said += f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
+    said += f" {_APART}" if _apart(frame).any() else ""
+    return f"Gaps are against {against} (*); averages are plain means over variants.{said}"
 
 
 def _counts(frame: pd.DataFrame) -> str:

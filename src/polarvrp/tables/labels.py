@@ -50,6 +50,11 @@ def seed_of(method: str) -> int:
     return int(match[1]) if match else 0
 
 
+def seeds_of(methods: Iterable[str]) -> set[int]:
+    """Seeds of the trained runs among some methods; solvers, imported solutions and shipped models have none."""
+    return {seed_of(method) for method in methods if method != stem_of(method)}
+
+
 def is_external(method: str) -> bool:
     """Whether a method is no trained run: a solver, a published reference, another source, or imported solutions."""
     if is_imported(method):

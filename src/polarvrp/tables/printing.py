@@ -95,7 +95,7 @@ def written(frame: pd.DataFrame, measure: str, column: str, form: Form, among: S
         least = entered.groupby([frame[key] for key in among]).transform("min")
         best = entered.notna() & (text == least.map(form))
     if f"{column}{SPREAD}" in frame:
-        spread = frame[f"{column}{SPREAD}"]
+        spread = frame[f"{column}{SPREAD}"].where(frame[column].notna())  # none beside a mean that one seed leaves open
         text = text.where(spread.isna(), text.str.replace("(%| GB)$", "", regex=True) + " ± " + spread.map(form))
     return frame.assign(measure=measure, text=text, best=best)
 

@@ -10,7 +10,7 @@ from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import instance_gaps_percent
 from polarvrp.tables.external import external_set_x
 from polarvrp.tables.formats import number
-from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank, seed_of, stem_of
+from polarvrp.tables.labels import instance_rank, labels_of, method_label, method_rank, seeds_of, stem_of
 from polarvrp.tables.means import SPREAD, average_over, over_seeds
 from polarvrp.tables.paper import SET_X_GROUPS, set_x_group
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
@@ -72,7 +72,7 @@ def mean_gaps(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def render_set_x(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
     """A row an instance, cost and gap of each method; averages of the paper's size groups and of all last."""
-    labels, seeds = labels_of(frame), frame["method"].map(seed_of)
+    labels = labels_of(frame)
     methods = sorted(set(frame["method"].map(stem_of)), key=lambda method: method_rank(method, labels))
     instances = sorted(frame["instance"].unique(), key=instance_rank)
     averages = {f"{name.capitalize()} ({len(names)})": names for name, names in instance_groups(instances).items()}
@@ -87,7 +87,7 @@ def render_set_x(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
     columns = {(m, measure): (method_label(m, labels), measure) for m in methods for measure in ("Cost", "Gap")}
     facts = (
         "Gap is 100·(cost − best known)/best known; averages are plain means, their numbers of instances in brackets."
-        + seeds_said(seeds)
+        + seeds_said(seeds_of(frame["method"]))
     )
     return [
         print_table(

@@ -19,6 +19,7 @@ from polarvrp.tables.training_cost import EPOCH_COSTS, epoch_costs
 def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Mean gap over the training variants and epoch times for each swept value, a row a seed.
 
+    A gap is missing where a run was tested on fewer variants than another.
     One value alone, which is the default run of another table, makes no sweep and no rows.
     """
     sweep = sweep_of(experiment)
@@ -34,6 +35,7 @@ def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
         reference=("reference", "first"),
         runs=("runs", "first"),
     )
+    means["mean_gap_percent"] = means["mean_gap_percent"].where(means["variants"] == means["variants"].max())
     costs = [{**cell, "seed": run.seed, **epoch_costs(results.history(run))} for run, cell in cells.items()]
     return means.join(pd.DataFrame(costs).set_index(keys)).reset_index()
 
@@ -64,7 +66,7 @@ def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
         for measure in measures(cells)
     }
     facts = (
-        f"Gaps are means over {frame['variants'].iloc[0]} training variants against "
+        f"Gaps are means over {frame['variants'].max()} training variants against "
         f"{references_said(frame['reference'])}, epoch times over epochs without and with "
         f"local search.{seeds_said(frame['seed'])}"
     )

@@ -59,7 +59,7 @@ def run_content(layout: Layout, run: RunSpec, pictures: Path) -> Content:
 
 
 def study_content(layout: Layout, runs: Sequence[RunSpec]) -> tuple[str | None, Content]:
-    """Scale and content of the run that holds a study's tables and compares its trainings.
+    """Scale of the first table, and content of the run that holds a study's tables and compares its trainings.
 
     Args:
         layout: Of the results.
@@ -67,7 +67,8 @@ def study_content(layout: Layout, runs: Sequence[RunSpec]) -> tuple[str | None, 
     """
     built = [name for name in EXPERIMENTS if exists(layout.table(name))]
     paths = {name: [path for end in TABLE_SUFFIXES if exists(path := layout.table(name, end))] for name in built}
-    scale = next((str(read_frame(paths[name][0], ["scale"])["scale"].iloc[0]) for name in built), None)
+    # Scales may share a folder, so that each table says for itself of which it is.
+    scales = {name: str(read_frame(layout.table(name), ["scale"])["scale"].iloc[0]) for name in built}
     gaps = _mean_gaps(layout, runs) if "in_distribution" in built else {}
     charts: dict[str, Chart] = {}
     for axis in AXES:
@@ -84,10 +85,10 @@ def study_content(layout: Layout, runs: Sequence[RunSpec]) -> tuple[str | None, 
                 y="validation_gap_percent",
                 line="run",
             )
-    return scale, Content(
+    return next(iter(scales.values()), None), Content(
         summary={f"in_distribution/{run}/gap_percent": gap for run, gap in gaps.items()},
         charts=charts if built else {},
-        artifacts={f"{scale}-{name}": files for name, files in paths.items()},
+        artifacts={f"{scales[name]}-{name}": files for name, files in paths.items()},
     )
 
 
