@@ -195,6 +195,16 @@ def test_solutions_of_library_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["check", str(folder / "CMT99.vrp"), str(output)]) == 0
 
 
+@pytest.mark.parametrize("routes", [[[1, 2], [3]], [[0, 1, 2], [3]], [[1, 2, 0], [3, 0]], [[0, 1, 2, 0], [0, 3, 0]]])
+def test_routes_of_library_files_may_name_their_depot_at_either_end(
+    routes: list[list[int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (instance := tmp_path / "a.vrp").write_text(vrp("a"))
+    pq.write_table(pa.Table.from_pylist([{"instance": "a", "routes": routes}]), plain := tmp_path / "mine.parquet")
+    assert main(["check", str(instance), str(plain)]) == 0
+    assert "1 solutions, 1 right, 0 break a rule" in capsys.readouterr().out
+
+
 def test_check_says_how_far_stated_costs_of_library_files_are_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -180,7 +180,7 @@ def _set_row(
 
 def _library_routes(library: LibraryInstance, solution: ForeignSolution) -> list[Route]:
     listed = solution.listed
-    if listed is None or any(node < library.num_depots for route in listed for node in route[:1]):
+    if listed is None or any(node < library.num_depots for route in listed for node in route):
         return solution.routes(library.num_depots)
     return at_cheapest_depots(library, [Route(0, route) for route in listed if route])
 
