@@ -244,6 +244,17 @@ def test_instances_are_found_by_the_name_inside_too(tmp_path: Path, capsys: pyte
     assert wanted in capsys.readouterr().err
 
 
+def test_the_instance_beside_a_table_is_that_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rows may be of any instances, whatever the file is called."""
+    (tmp_path / "mine.vrp").write_text(vrp("inside"))
+    plain, output = tmp_path / "mine.parquet", tmp_path / "out.parquet"
+    for name, code in (("mine", 0), ("Inside", 0), ("other", 2)):
+        pq.write_table(pa.Table.from_pylist([{"instance": name, "routes": [[1, 2], [3]]}]), plain)
+        assert main(["import", str(plain), "--output", str(output)]) == code
+    assert "there is no instance 'other' beside it" in capsys.readouterr().err
+    assert [row.instance for row in read_library_rows(output)] == ["inside"]
+
+
 NEGATIVE: list[dict[str, Any]] = [
     {"routes": [[-1, 1, 2], [3]]},
     {"routes": [[-1], [1, 2], [3]]},

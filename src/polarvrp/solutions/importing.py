@@ -235,17 +235,18 @@ def _find_library(
 ) -> tuple[LibraryInstance, float | None]:
     """The instance of a solution, and its best known cost where one is at hand."""
     name = str(solution.instance)
-    path = shelf.find(name) if shelf.is_named else instances_beside(solution.source)
+    beside = None if shelf.is_named else instances_beside(solution.source)
+    path = (shelf if beside is None else _Shelf([beside], is_named=False)).find(name)
     if path is not None:
         library = read_library(path, rounding, open_routes)
         library = counted_by(library, solution.convention, rounding, open_routes)
-        beside = best_known(library, path, solution.source)
-        return library, None if beside is None else beside.cost
-    known = {other.lower(): other for other in set_x_names()}
-    if name.lower() not in known:
+        known = best_known(library, path, solution.source)
+        return library, None if known is None else known.cost
+    set_x = {other.lower(): other for other in set_x_names()}
+    if name.lower() not in set_x:
         where = "among the named instances" if shelf.is_named else "beside it"
         raise DataError(f"{solution.source}: there is no instance {name!r} {where}; name its file by --instances")
-    library, published, _ = load_set_x(known[name.lower()])
+    library, published, _ = load_set_x(set_x[name.lower()])
     library = replace(library, rounding=rounding or library.rounding, open_routes=open_routes)
     library = counted_by(library, solution.convention, rounding, open_routes)
     return library, float(published) if library.rounding is Rounding.NEAREST and not library.open_routes else None
