@@ -244,6 +244,23 @@ def test_instances_are_found_by_the_name_inside_too(tmp_path: Path, capsys: pyte
     assert wanted in capsys.readouterr().err
 
 
+def test_of_several_files_of_one_name_none_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither the first nor the last; what is no instance, or is named twice, is no second one."""
+    (first := tmp_path / "first").mkdir()
+    (second := tmp_path / "second").mkdir()
+    (first / "a.vrp").write_text(vrp("one"))
+    (first / "a.txt").write_text("no instance")
+    (second / "a.vrp").write_text(vrp("two"))
+    pq.write_table(
+        pa.Table.from_pylist([{"instance": "a", "routes": [[1, 2], [3]]}]), plain := tmp_path / "mine.parquet"
+    )
+    words = ["import", str(plain), "--output", str(output := tmp_path / "out.parquet"), "--instances", str(first)]
+    assert main([*words, str(first / "a.vrp")]) == 0
+    assert [row.instance for row in read_library_rows(output)] == ["one"]
+    assert main([*words, str(second)]) == 2
+    assert f"{first}/a.vrp and {second}/a.vrp are both named a; name one of them" in capsys.readouterr().err
+
+
 def test_the_instance_beside_a_table_is_that_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its rows may be of any instances, whatever the file is called."""
     (tmp_path / "mine.vrp").write_text(vrp("inside"))

@@ -1,8 +1,8 @@
 """Others' solutions checked and priced exactly: their stated costs become ours, and what breaks a rule has none."""
 
+import itertools
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -194,7 +194,9 @@ class _Shelf:
 
     def __init__(self, files: Sequence[Path], is_named: bool) -> None:
         self.is_named = is_named
-        self._by_stem = {file.stem.lower(): file for file in files}
+        self._by_stem: dict[str, list[Path]] = {}
+        for file in {(file.stem, file.resolve()): file for file in files}.values():
+            self._by_stem.setdefault(file.stem.lower(), []).append(file)
 
     @classmethod
     def of(cls, places: Sequence[Path]) -> "_Shelf":
@@ -212,11 +214,11 @@ class _Shelf:
         """The file of an instance.
 
         Raises:
-            DataError: If no file is called so, and several say that they are.
+            DataError: If several files are called so or, where none is, say that they are.
         """
-        if name.lower() in self._by_stem:
-            return self._by_stem[name.lower()]
-        files = self._by_name.get(name.lower(), [])
+        files = self._by_stem.get(name.lower(), [])
+        if len(files) != 1:
+            files = [file for file in files if _name_in(file) is not None] or self._by_name.get(name.lower(), [])
         if len(files) > 1:
             raise DataError(f"{' and '.join(map(str, files))} are both named {name}; name one of them by --instances")
         return next(iter(files), None)
@@ -224,10 +226,19 @@ class _Shelf:
     @cached_property
     def _by_name(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
-        for file in self._by_stem.values():
-            with suppress(DataError):  # what cannot be read is not what was solved
-                found.setdefault(read_library(file).name.lower(), []).append(file)
+        for file in itertools.chain.from_iterable(self._by_stem.values()):
+            name = _name_in(file)
+            if name is not None:
+                found.setdefault(name.lower(), []).append(file)
         return found
+
+
+def _name_in(file: Path) -> str | None:
+    """The name in the file of an instance; None in what cannot be read, which is not what was solved."""
+    try:
+        return read_library(file).name
+    except DataError:
+        return None
 
 
 def _find_library(
