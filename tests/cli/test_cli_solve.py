@@ -204,6 +204,16 @@ def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.Capture
     assert "c.vrp does not exist" in capsys.readouterr().err
 
 
+def test_more_routes_than_the_file_has_vehicles_are_said(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all depots together: the loads of 6 and 10 need two vehicles, wherever they start."""
+    text = vrp("t", "VEHICLES : 1\n", problem="MDVRP").replace(" 1\n -1", " 1\n 2\n -1").replace("2 4\n", "2 0\n")
+    for vehicles, said in ((1, True), (2, False)):
+        path = write("t.vrp", text.replace("VEHICLES : 1", f"VEHICLES : {vehicles}"))
+        assert main(["solve", str(path), *QUICK]) == 0
+        printed = capsys.readouterr().out
+        assert "2 routes" in printed and ("(the file states 1 vehicles, which is no bound here)" in printed) == said
+
+
 def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Priced anew: a wrong cost is said, an infeasible solution gives no gap."""
     path = write("A-n4-k2.vrp", TWINS["A"])

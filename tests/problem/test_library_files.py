@@ -149,7 +149,7 @@ def test_several_depots() -> None:
     library = parse_library(CORDEAU, "p99.txt")
     np.testing.assert_array_equal(library.coordinates, [[0, 0], [10, 0], [1, 0], [9, 0], [5, 5]])
     assert (library.num_depots, library.num_customers, library.rounding) == (2, 3, Rounding.NONE)
-    assert (library.name, library.distance_limit, library.vehicles) == ("p99", math.inf, 3)
+    assert (library.name, library.distance_limit, library.vehicles) == ("p99", math.inf, 6)
     routes = at_cheapest_depots(library, [Route(0, (2,)), Route(0, (3,)), Route(0, (4,))])
     assert [route.depot for route in routes] == [0, 1, 0]
     assert check_routes(library, routes).cost == pytest.approx(4 + 2 * math.sqrt(50))
