@@ -261,7 +261,8 @@ def check(
 
     Loads may exceed the capacity by 1e-6, times and lengths their bounds by 1e-5 in the unit square, the rounding of a
     policy's clock (``polarvrp.tolerances``); ``max_violation`` is raw. In a library instance whole loads have no
-    tolerance and times 1e-6, costs count distances as its set does, and a violation is 0 or infinite.
+    tolerance and times 1e-6, as a share of bounds above 1 but never more than 0.01; costs count distances as its set
+    does, and a violation is 0 or infinite.
 
     Args:
         instances: B instances, or one of ``read_library``.

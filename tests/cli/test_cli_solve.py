@@ -204,6 +204,28 @@ def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.Capture
     assert "c.vrp does not exist" in capsys.readouterr().err
 
 
+def test_files_with_one_name_inside_are_checked_apart(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each by its own row of the table, since what is best of one costs something else of the other."""
+    files = [write("set/a.vrp", vrp("same")), write("set/b.vrp", vrp("Same").replace("-2.5 0", "-25 0"))]
+    assert main(["solve", *map(str, files), *QUICK, "--output", str(tmp_path / "out")]) == 0
+    for path in files:
+        capsys.readouterr()
+        assert main(["check", str(path), str(tmp_path / "out" / "solutions.parquet")]) == 0
+        assert "1 rows, 1 right, 0 wrong" in capsys.readouterr().out
+
+
+def test_more_routes_than_the_file_has_vehicles_are_said(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all depots together: the loads of 6 and 10 need two vehicles, wherever they start."""
+    text = vrp("t", "VEHICLES : 1\n", problem="MDVRP").replace(" 1\n -1", " 1\n 2\n -1").replace("2 4\n", "2 0\n")
+    for vehicles, said in ((1, True), (2, False)):
+        path = write("t.vrp", text.replace("VEHICLES : 1", f"VEHICLES : {vehicles}"))
+        assert main(["solve", str(path), *QUICK]) == 0
+        printed = capsys.readouterr().out
+        assert "2 routes" in printed and ("(the file states 1 vehicles, which is no bound here)" in printed) == said
+
+
 def test_gap_to_the_solution_beside(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Priced anew: a wrong cost is said, an infeasible solution gives no gap."""
     path = write("A-n4-k2.vrp", TWINS["A"])

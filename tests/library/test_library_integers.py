@@ -90,6 +90,19 @@ def test_scales_are_those_of_the_files_numbers() -> None:
     assert library_integers(drawn_library("VRPTW", 5, 0, Rounding.NONE)).scale == 10**5
 
 
+def test_service_in_a_window_narrower_than_a_unit_begins_no_earlier() -> None:
+    """At 1.0000079, which is no whole number of units: customer 2 is reached 7e-6 after its window has ended."""
+    windows = np.array([[0.0, 9.0], [1.0000079, 1.0000079], [0.0, 2.0000005]])
+    places = np.array([[0.0, 0], [1, 0], [2, 0]])
+    demands = np.array([0, 1, 1])
+    library = LibraryInstance("t", places, demands, 10, time_windows=windows, rounding=Rounding.NONE)
+    data = problem_data(library_integers(library))
+    for routes in ([Route(0, (1, 2))], [Route(0, (1,)), Route(0, (2,))]):
+        is_feasible = check_routes(library, routes).first_problem is None
+        assert is_feasible == (len(routes) == 2)
+        assert solution_of(data, routes_to_actions(routes, 1)).is_feasible() == is_feasible
+
+
 def test_penalties_of_loads_stay_within_64_bits() -> None:
     """Beyond, PyVRP would loop for ever."""
     library = drawn_library("VRPB", 9, 0, Rounding.NONE)

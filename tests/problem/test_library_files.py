@@ -104,6 +104,21 @@ def test_limits_with_service() -> None:
             np.testing.assert_allclose(instances.distance_limit, limit / 5.5, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("rounding", "limit"), [(Rounding.NEAREST, 10_000_009.0), (Rounding.ONE_DECIMAL, 10_000_009.9)]
+)
+def test_large_bounds_hide_no_unit(rounding: Rounding, limit: float) -> None:
+    """Legs of 10 and two services of five millions; the second begins 4 after the first."""
+    service = "SERVICE_TIME : 5000000\n"
+    limited = parse_library(vrp("t", f"DISTANCE : {limit}\n{service}"), "twin", rounding)
+    wanted = f"route 1 has length 10000010.000000, the limit is {limit:.6f}"
+    assert check_routes(limited, ROUTES).first_problem == wanted
+    windows = "TIME_WINDOW_SECTION\n1 0 20000000\n2 0 20000000\n3 0 5000008\n4 0 20000000\n"
+    timed = parse_library(vrp("t", service, windows, "VRPTW"), "twin")
+    late = "route 1 serves customer 2 at 5000009.000000, its window ends 5000008.000000"
+    assert check_routes(timed, ROUTES).first_problem == late
+
+
 @pytest.mark.parametrize("text", [SOLOMON, vrp("R199", sections=WINDOWS, problem="VRPTW")])
 def test_time_windows_in_both_forms(text: str) -> None:
     """One decimal is cut off: 5 + 3.6 + 1.4 + 2.5 + 2.5; customer 2 is waited for, from 10.6 to 12."""
@@ -134,7 +149,7 @@ def test_several_depots() -> None:
     library = parse_library(CORDEAU, "p99.txt")
     np.testing.assert_array_equal(library.coordinates, [[0, 0], [10, 0], [1, 0], [9, 0], [5, 5]])
     assert (library.num_depots, library.num_customers, library.rounding) == (2, 3, Rounding.NONE)
-    assert (library.name, library.distance_limit, library.vehicles) == ("p99", math.inf, 3)
+    assert (library.name, library.distance_limit, library.vehicles) == ("p99", math.inf, 6)
     routes = at_cheapest_depots(library, [Route(0, (2,)), Route(0, (3,)), Route(0, (4,))])
     assert [route.depot for route in routes] == [0, 1, 0]
     assert check_routes(library, routes).cost == pytest.approx(4 + 2 * math.sqrt(50))

@@ -195,6 +195,16 @@ def test_solutions_of_library_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["check", str(folder / "CMT99.vrp"), str(output)]) == 0
 
 
+@pytest.mark.parametrize("routes", [[[1, 2], [3]], [[0, 1, 2], [3]], [[1, 2, 0], [3, 0]], [[0, 1, 2, 0], [0, 3, 0]]])
+def test_routes_of_library_files_may_name_their_depot_at_either_end(
+    routes: list[list[int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (instance := tmp_path / "a.vrp").write_text(vrp("a"))
+    pq.write_table(pa.Table.from_pylist([{"instance": "a", "routes": routes}]), plain := tmp_path / "mine.parquet")
+    assert main(["check", str(instance), str(plain)]) == 0
+    assert "1 solutions, 1 right, 0 break a rule" in capsys.readouterr().out
+
+
 def test_check_says_how_far_stated_costs_of_library_files_are_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,6 +242,34 @@ def test_instances_are_found_by_the_name_inside_too(tmp_path: Path, capsys: pyte
     assert main(["import", str(output), *named, "--output", str(again)]) == 2
     wanted = f"{folder}/copy.txt and {mine} are both named R199; name one of them by --instances"
     assert wanted in capsys.readouterr().err
+
+
+def test_of_several_files_of_one_name_none_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither the first nor the last; what is no instance, or is named twice, is no second one."""
+    (first := tmp_path / "first").mkdir()
+    (second := tmp_path / "second").mkdir()
+    (first / "a.vrp").write_text(vrp("one"))
+    (first / "a.txt").write_text("no instance")
+    (second / "a.vrp").write_text(vrp("two"))
+    pq.write_table(
+        pa.Table.from_pylist([{"instance": "a", "routes": [[1, 2], [3]]}]), plain := tmp_path / "mine.parquet"
+    )
+    words = ["import", str(plain), "--output", str(output := tmp_path / "out.parquet"), "--instances", str(first)]
+    assert main([*words, str(first / "a.vrp")]) == 0
+    assert [row.instance for row in read_library_rows(output)] == ["one"]
+    assert main([*words, str(second)]) == 2
+    assert f"{first}/a.vrp and {second}/a.vrp are both named a; name one of them" in capsys.readouterr().err
+
+
+def test_the_instance_beside_a_table_is_that_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rows may be of any instances, whatever the file is called."""
+    (tmp_path / "mine.vrp").write_text(vrp("inside"))
+    plain, output = tmp_path / "mine.parquet", tmp_path / "out.parquet"
+    for name, code in (("mine", 0), ("Inside", 0), ("other", 2)):
+        pq.write_table(pa.Table.from_pylist([{"instance": name, "routes": [[1, 2], [3]]}]), plain)
+        assert main(["import", str(plain), "--output", str(output)]) == code
+    assert "there is no instance 'other' beside it" in capsys.readouterr().err
+    assert [row.instance for row in read_library_rows(output)] == ["inside"]
 
 
 NEGATIVE: list[dict[str, Any]] = [

@@ -117,7 +117,7 @@ def describe_answer(outcome: Outcome) -> str:
     if solved is None or library is None or outcome.problem is not None:
         return f"no feasible solution: {outcome.problem}"
     fleet = ""
-    if library.vehicles is not None and len(solved.routes) > library.vehicles * library.num_depots:
+    if library.vehicles is not None and len(solved.routes) > library.vehicles:
         fleet = f" (the file states {library.vehicles} vehicles, which is no bound here)"
     routes = f"{_count(len(solved.routes), 'route')}{fleet}"
     answer = f"cost {shown_cost(solved.cost)}, {routes}, feasible, {solved.seconds:.2f} s"

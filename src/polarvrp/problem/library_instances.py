@@ -87,7 +87,7 @@ class LibraryInstance:
         rounding: How distances count, for costs and for time.
         matrix: Distances from row to column, not necessarily symmetric, float64, ``[N, N]``; None where coordinates
             give them.
-        vehicles: Fleet that the file states, for information: no bound.
+        vehicles: Fleet that the file states, of all depots together, for information: no bound.
     """
 
     name: str

@@ -13,6 +13,9 @@ from polarvrp.problem.tours import Route, require_every_customer_once, require_n
 TIME_TOLERANCE = 1e-6
 """Excess over windows, closing times and limits that a solution may have, as a share of the bound if that exceeds 1."""
 
+LARGEST_EXCESS = 0.01
+"""Which it never has more of, however large the bound: less than whole numbers and tenths differ by."""
+
 
 @dataclass(frozen=True, slots=True)
 class LibraryReport:
@@ -212,4 +215,4 @@ class _Prices:
 
 
 def _exceeds(value: float, bound: float) -> bool:
-    return value - bound > TIME_TOLERANCE * max(1.0, abs(bound))
+    return value - bound > min(TIME_TOLERANCE * max(1.0, abs(bound)), LARGEST_EXCESS)

@@ -99,7 +99,8 @@ def parse_cordeau(text: str, source: str, rounding: Rounding | None, open_routes
     rows = nodes[customers:] + nodes[:customers]
     columns = Columns(demand=4, service=3, window=5 if kind == 6 else None)
     name, counts = Path(source).stem, rounding or Rounding.NONE
-    instance = _instance(source, name, rows, columns, capacity, vehicles, counts, open_routes, depots)
+    fleet = vehicles * depots
+    instance = _instance(source, name, rows, columns, capacity, fleet, counts, open_routes, depots)
     return dataclasses.replace(instance, distance_limit=limit or math.inf)
 
 

@@ -1,8 +1,8 @@
 """Others' solutions checked and priced exactly: their stated costs become ours, and what breaks a rule has none."""
 
+import itertools
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -180,7 +180,7 @@ def _set_row(
 
 def _library_routes(library: LibraryInstance, solution: ForeignSolution) -> list[Route]:
     listed = solution.listed
-    if listed is None or any(node < library.num_depots for route in listed for node in route[:1]):
+    if listed is None or any(node < library.num_depots for route in listed for node in route):
         return solution.routes(library.num_depots)
     return at_cheapest_depots(library, [Route(0, route) for route in listed if route])
 
@@ -194,7 +194,9 @@ class _Shelf:
 
     def __init__(self, files: Sequence[Path], is_named: bool) -> None:
         self.is_named = is_named
-        self._by_stem = {file.stem.lower(): file for file in files}
+        self._by_stem: dict[str, list[Path]] = {}
+        for file in {(file.stem, file.resolve()): file for file in files}.values():
+            self._by_stem.setdefault(file.stem.lower(), []).append(file)
 
     @classmethod
     def of(cls, places: Sequence[Path]) -> "_Shelf":
@@ -212,11 +214,11 @@ class _Shelf:
         """The file of an instance.
 
         Raises:
-            DataError: If no file is called so, and several say that they are.
+            DataError: If several files are called so or, where none is, say that they are.
         """
-        if name.lower() in self._by_stem:
-            return self._by_stem[name.lower()]
-        files = self._by_name.get(name.lower(), [])
+        files = self._by_stem.get(name.lower(), [])
+        if len(files) != 1:
+            files = [file for file in files if _name_in(file) is not None] or self._by_name.get(name.lower(), [])
         if len(files) > 1:
             raise DataError(f"{' and '.join(map(str, files))} are both named {name}; name one of them by --instances")
         return next(iter(files), None)
@@ -224,10 +226,19 @@ class _Shelf:
     @cached_property
     def _by_name(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
-        for file in self._by_stem.values():
-            with suppress(DataError):  # what cannot be read is not what was solved
-                found.setdefault(read_library(file).name.lower(), []).append(file)
+        for file in itertools.chain.from_iterable(self._by_stem.values()):
+            name = _name_in(file)
+            if name is not None:
+                found.setdefault(name.lower(), []).append(file)
         return found
+
+
+def _name_in(file: Path) -> str | None:
+    """The name in the file of an instance; None in what cannot be read, which is not what was solved."""
+    try:
+        return read_library(file).name
+    except DataError:
+        return None
 
 
 def _find_library(
@@ -235,17 +246,18 @@ def _find_library(
 ) -> tuple[LibraryInstance, float | None]:
     """The instance of a solution, and its best known cost where one is at hand."""
     name = str(solution.instance)
-    path = shelf.find(name) if shelf.is_named else instances_beside(solution.source)
+    beside = None if shelf.is_named else instances_beside(solution.source)
+    path = (shelf if beside is None else _Shelf([beside], is_named=False)).find(name)
     if path is not None:
         library = read_library(path, rounding, open_routes)
         library = counted_by(library, solution.convention, rounding, open_routes)
-        beside = best_known(library, path, solution.source)
-        return library, None if beside is None else beside.cost
-    known = {other.lower(): other for other in set_x_names()}
-    if name.lower() not in known:
+        known = best_known(library, path, solution.source)
+        return library, None if known is None else known.cost
+    set_x = {other.lower(): other for other in set_x_names()}
+    if name.lower() not in set_x:
         where = "among the named instances" if shelf.is_named else "beside it"
         raise DataError(f"{solution.source}: there is no instance {name!r} {where}; name its file by --instances")
-    library, published, _ = load_set_x(known[name.lower()])
+    library, published, _ = load_set_x(set_x[name.lower()])
     library = replace(library, rounding=rounding or library.rounding, open_routes=open_routes)
     library = counted_by(library, solution.convention, rounding, open_routes)
     return library, float(published) if library.rounding is Rounding.NEAREST and not library.open_routes else None

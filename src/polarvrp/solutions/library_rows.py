@@ -4,6 +4,7 @@ Unlike files of sets they name their instances, and say how distances count.
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -193,13 +194,19 @@ def read_library_rows(path: Path) -> list[LibraryRow]:
 
 def _is_solved(table: pa.Table) -> bool:
     names = {SOLVED_AS.get(name, name) for name in LIBRARY_SCHEMA.names if name not in NOT_SOLVED}
-    return names | {"variant"} <= set(table.column_names)
+    return names | {"variant", "file"} <= set(table.column_names)
 
 
 def _from_solve(table: pa.Table) -> pa.Table:
-    """A table of ``polarvrp solve`` in the columns of ours."""
+    """A table of ``polarvrp solve`` in the columns of ours; instances of one name are called as their files are."""
     read = table.filter(pc.is_valid(table["instance"]))
+    names, files = ([str(value) for value in read[name].to_pylist()] for name in ("instance", "file"))
+    counts = Counter(name.lower() for name in names)
     columns = {name: read[SOLVED_AS.get(name, name)] for name in LIBRARY_SCHEMA.names if name not in NOT_SOLVED}
+    columns["instance"] = pa.array(
+        [name if counts[name.lower()] == 1 else Path(file).stem for name, file in zip(names, files, strict=True)],
+        pa.string(),
+    )
     columns["solver"] = pc.fill_null(columns["solver"], "")  # nobody solved what cannot be
     columns["length"] = pa.nulls(len(read), pa.float64())
     columns["open_routes"] = pa.array([parse_variant(str(name)).open_route for name in read["variant"].to_pylist()])

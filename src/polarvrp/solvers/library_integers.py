@@ -56,7 +56,10 @@ def library_integers(library: LibraryInstance) -> IntegerInstance:
     latest = np.where(np.isfinite(windows[:, 1]), _down(np.minimum(windows[:, 1] * scale, UNBOUNDED)), UNBOUNDED)
     if library.open_routes:
         latest[:depots] = UNBOUNDED
-    earliest = np.minimum(_up(windows[:, 0] * scale), latest)  # a window may be narrower than one unit
+    earliest = _up(windows[:, 0] * scale)
+    # A window narrower than one unit: service starts at its rounded end and makes up for the difference.
+    narrow = np.maximum(earliest - latest, 0)
+    earliest -= narrow
     # A limit binds time where there is any to spend beside the way, else length, which the solver handles faster.
     by_time = math.isfinite(limit) and (library.time_windows is not None or bool((service > 0).any()))
     by_length = math.isfinite(limit) and not by_time
@@ -72,7 +75,7 @@ def library_integers(library: LibraryInstance) -> IntegerInstance:
         pickup=pickups[depots:] * units,
         vehicle_load=library.capacity * units,
         has_windows=library.time_windows is not None,
-        service=_up(service[depots:] * scale),
+        service=(_up(service * scale) + narrow)[depots:],
         earliest=earliest[depots:],
         latest=latest[depots:],
         closing=latest[:depots],
