@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from polarvrp.errors import DataError
+from polarvrp.library.solving import solve_library
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_prices import check_routes, first_unservable_customer, split_to_feasible
 from polarvrp.problem.library_twins import drawn_library
@@ -163,3 +164,16 @@ def test_a_customer_that_nobody_can_serve_is_named_with_the_rule(changes: dict[s
     assert first_unservable_customer(library) is None
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(first_unservable_customer(dataclasses.replace(library, **changes)))  # type: ignore[arg-type]
+
+
+def test_by_a_matrix_nothing_is_said_of_ways_through_others() -> None:
+    """Customer 2 closes at 3: the way straight to it takes 9, the one through customer 1 takes 2."""
+    places = np.array([[0.0, 0], [1, 0], [0, 4]])
+    windows = np.array([[0.0, 20], [0, 9], [0, 3]])
+    direct = LibraryInstance("t", places, np.array([0, 3, 4]), 10, time_windows=windows)
+    by_matrix = dataclasses.replace(direct, matrix=np.array([[0.0, 1, 9], [1, 0, 1], [9, 1, 0]]))
+    assert check_routes(by_matrix, [Route(0, (1, 2))]).first_problem is None
+    with pytest.raises(DataError, match=r"customer 2 .*; routes that reach it through others are not tried$"):
+        solve_library(by_matrix, None, seconds=0.1)
+    with pytest.raises(DataError, match=r"customer 2 .*; there is no solution$"):
+        solve_library(direct, None, seconds=0.1)

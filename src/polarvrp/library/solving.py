@@ -123,7 +123,7 @@ def solve_library(
     began_s = time.monotonic()
     unservable = first_unservable_customer(library)
     if unservable is not None:
-        raise DataError(f"{unservable}; there is no solution")
+        raise DataError(unservable if library.matrix is not None else f"{unservable}; there is no solution")
     construction = None if model is None else _construct(library, model, began_s + share * seconds)
     built = construction.routes if construction else ()
     improvement, found = (None, ()) if built and share >= 1 else _improve(library, built, began_s + seconds, seed)

@@ -96,7 +96,9 @@ def first_unservable_customer(library: LibraryInstance) -> str | None:
         problems = [prices.problem(Route(depot, (customer,))) for depot in range(library.num_depots)]
         if None not in problems:
             elsewhere = " (no other depot helps)" if len(problems) > 1 else ""
-            return f"customer {customer} cannot be served: a route to it alone {problems[0]}{elsewhere}"
+            # By a matrix a way through others may be shorter than the direct one.
+            untried = "" if library.matrix is None else "; routes that reach it through others are not tried"
+            return f"customer {customer} cannot be served: a route to it alone {problems[0]}{elsewhere}{untried}"
     return None
 
 
