@@ -23,9 +23,9 @@ lint: $(VENV)/.installed-dev
 	@. $(bin)/activate && snakefmt --check Snakefile workflow
 	@. $(bin)/activate && snakemake --lint --workflow-profile none
 
-# One process a core, each with one thread.
+# One process a core, each with one thread and whole files, whose tests share what is expensive to make.
 test: lint
-	@. $(bin)/activate && OMP_NUM_THREADS=1 pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
+	@. $(bin)/activate && OMP_NUM_THREADS=1 pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.installed-dev
 	@. $(bin)/activate && pytest -m long

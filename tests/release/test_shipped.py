@@ -18,7 +18,6 @@ from polarvrp.release import packing
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 from polarvrp.study import shipped
 
-pytestmark = pytest.mark.xdist_group("packed model")
 RUN = "polarnet-shared-po-n50-s0"
 SPEC: dict[str, dict[str, Any]] = {
     "model": {"backbone": "polarnet", "encoder": "shared", "width": 32, "heads": 4, "layers": 1},

@@ -19,7 +19,6 @@ from polarvrp.training import trainer as trainer_module
 from polarvrp.training.step import PendingStep
 from polarvrp.training.trainer import TrainJob, train
 
-pytestmark = pytest.mark.xdist_group("resumed training")
 SPEC = tiny_spec()
 
 CURRICULUM = tiny_spec(

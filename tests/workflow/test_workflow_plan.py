@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[2]
 SMALL_JOBS_GPU = "gpu=1" if has_gpu_driver() else "gpu=0"
 """Jobs of scale quick share a GPU where there is one, and run side by side where not."""
 
-PLANS = pytest.mark.xdist_group("plans of scales")
 Plans = Callable[[str], dict[str, int]]
 
 pytestmark = pytest.mark.workflow
@@ -39,7 +38,6 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plans:
     return functools.cache(lambda scale: workflow.dry("--config", f"scale={scale}").jobs)
 
 
-@PLANS
 def test_quick_plans_every_stage(plan: Plans) -> None:
     jobs = dict(plan("quick"))
     ships = 2 if "pretrained-n20" in shipped_models() else 0
@@ -62,7 +60,6 @@ def test_quick_plans_every_stage(plan: Plans) -> None:
     }
 
 
-@PLANS
 def test_paper_plans_the_whole_paper_in_chunks(plan: Plans) -> None:
     jobs = plan("paper")
     assert jobs["generate_dataset"] == 2 * 48 + 2 * 16
@@ -74,7 +71,6 @@ def test_paper_plans_the_whole_paper_in_chunks(plan: Plans) -> None:
     assert {name.removeprefix("build_") for name in jobs if name.startswith("build_")} == set(tables())
 
 
-@PLANS
 @pytest.mark.parametrize("scale", ["quick", "laptop", "paper"])
 def test_status_counts_the_jobs_that_the_workflow_plans(plan: Plans, tmp_path: Path, scale: str) -> None:
     planned = plan(scale)
@@ -107,7 +103,6 @@ def test_a_table_asks_for_what_it_compares(workflow: Workflow) -> None:
     assert not {"solve_reference_chunk", "merge_references", "evaluate_zero_shot"}.intersection(jobs)
 
 
-@PLANS
 def test_laptop_solves_what_was_not_published_in_a_folder_of_its_own(plan: Plans, workflow: Workflow) -> None:
     jobs = plan("laptop")
     assert jobs["merge_references"] == 48 * 2 and jobs["train_policy"] == jobs["evaluate_policy"] == 37

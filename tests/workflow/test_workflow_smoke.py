@@ -28,7 +28,7 @@ UNSEEN = {"evaluate_zero_shot", "evaluate_zero_shot_masked"}
 OWN_ROW = {"name": "nodewise", "encoder": "shared", "paradigm": "po", "label": "Nodewise"}
 METHODS = (*(f"polarnet-ple-{paradigm}-s0" for paradigm in ("rl", "po", "polar")), "nodewise-shared-po-s0")
 
-pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("smallest study")]
+pytestmark = pytest.mark.workflow
 
 
 @pytest.fixture(scope="module")
