@@ -232,12 +232,21 @@ def print_tables(rows: pd.DataFrame) -> None:
         here = rows[rows["limit_seconds"] == seconds]
         lines = [line_of(kind, here[here["kind"] == kind]) for kind in order if kind in set(here["kind"])]
         print(f"{seconds:g} s\n\n{pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)}\n")
+        print(f"{summary_of(here)}\n")
     last = rows.iloc[-1]
     models = ", ".join(rows["model"].dropna().unique()) or "No model"
     print(
         f"Mean gaps in percent; – where the network finished no tour of some instance in time. {models}, "
         f"{last['threads']} threads, PyVRP {last['pyvrp']}, {last['cpu']}, {last['date']}."
     )
+
+
+def summary_of(rows: pd.DataFrame) -> str:
+    """What both cost against PyVRP alone, over all kinds, and how often PyVRP began at the network's tour."""
+    costs = rows.pivot_table(index="instance", columns="method", values="cost").reindex(columns=[*SHARES])
+    change = (100 * (costs["both"] - costs["PyVRP"]) / costs["PyVRP"]).mean()
+    begun = 100 * rows.loc[rows["method"] == "both", "from_network"].mean()
+    return f"Both against PyVRP: {change:+.2f} % in the mean; begun at the network's tour: {begun:.0f} %."
 
 
 def line_of(kind: str, rows: pd.DataFrame) -> dict[str, str]:

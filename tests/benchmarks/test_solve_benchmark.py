@@ -73,16 +73,19 @@ def test_gaps_and_verdicts(benchmark: ModuleType, capsys: pytest.CaptureFixture[
             "limit_seconds": 1.0,
             "best_known": best,
             "cost": cost,
+            "from_network": name == "a",
         }
         | {"starts": 8, "symmetries": 2, "model": "m", "threads": 2, "pyvrp": "0", "cpu": "c", "date": "d"}
         for name, (best, found) in costs.items()
         for method, cost in found.items()
     ]
     benchmark.print_tables(pd.DataFrame(rows))
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     table = {line[0]: line[1:] for line in cells if line}
     assert table["Set-X, n < 250"] == ["1", "20.00", "10.00", "0.00", "1/0/0", "8 x 2"]
     assert table["OVRP"] == ["2", "–", "0.00", "2.50", "0/1/1", "8 x 2"]
+    assert "Both against PyVRP: -1.36 % in the mean; begun at the network's tour: 33 %." in lines
     assert json.dumps(rows)  # rows are what lines hold
 
 
