@@ -1,7 +1,6 @@
 # Names of files and the functions that list them; no rules. What depends on what is decided in polarvrp.study.
 import json
 import os
-import re
 import shlex
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from polarvrp.study import at_hand, experiments, external, shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import UNSEEN_SPLITS, Layout, unseen_protocols
-from polarvrp.study.runs import parse_run, run_pattern, stem_pattern, tail_pattern
+from polarvrp.study.runs import is_run_name, parse_run, run_pattern, stem_pattern, tail_pattern
 
 layout = Layout.of_scale(study.scale)
 os.environ.update(POLARVRP_SCALE=study.scale)  # a label of trainings, no part of what they depend on
@@ -168,7 +167,7 @@ def own_known_solution(wildcards):
 def own_run():
     """Name of the run of this workflow whose model solves them; none where another model does, or none."""
     model = study.solve.model
-    return model if model is not None and re.fullmatch(run_pattern(), model) else None
+    return model if model is not None and is_run_name(model) else None
 
 
 def own_model(wildcards):

@@ -96,9 +96,12 @@ class _Job:
                 self._say(f"  {self._why_no_model()}: PyVRP alone")
             solved = solve_library(library, model, self.options.seconds, self.options.seed)
         except (DataError, MemoryError, RuntimeError) as error:
-            if not isinstance(error, DataError) and not is_out_of_memory(error):
+            if is_out_of_memory(error):
+                problem = "not enough memory for a file of this size"
+            elif isinstance(error, DataError):
+                problem = str(error)
+            else:
                 raise
-            problem = str(error) if isinstance(error, DataError) else "not enough memory for a file of this size"
             outcome = Outcome(file, library, problem=problem)
             print(f"polarvrp solve: {printable(_with_path(file.path, problem))}", file=sys.stderr)
         else:

@@ -127,7 +127,7 @@ def rollouts_by_protocol(
 
     Rules of the vehicle's load differ with mixed backhauls only; elsewhere the protocols choose among the same tours.
     """
-    together = len(protocols) > 1 and not bool((instances.backhaul_class == 2).any())
+    together = len(protocols) > 1 and not instances.has_mixed_backhauls
     return [("published", tuple(protocols))] if together else [(protocol, (protocol,)) for protocol in protocols]
 
 

@@ -94,8 +94,8 @@ def warm_up(solver: GreedySolver, sets: Sequence[Instances[NodeArrays]]) -> None
     compile_parts(solver.policy)
     alike: dict[tuple[int, int, int, bool], Instances[NodeArrays]] = {}
     for instances in sets:
-        mixed_backhauls = bool((instances.backhaul_class == 2).any())
-        alike.setdefault((len(instances), instances.num_nodes, instances.num_depots, mixed_backhauls), instances)
+        kind = (len(instances), instances.num_nodes, instances.num_depots, instances.has_mixed_backhauls)
+        alike.setdefault(kind, instances)
     for instances in alike.values():
         evaluate_protocols(solver, "warm-up", instances)
 

@@ -89,6 +89,12 @@ class Instances(Generic[Array]):
     def num_customers(self) -> int:
         return self.num_nodes - self.num_depots
 
+    @property
+    def has_mixed_backhauls(self) -> bool:
+        """Whether any instance lets deliveries and pickups alternate; on a GPU this waits for it."""
+        classes: Any = self.backhaul_class
+        return bool((classes == 2).any())
+
     def _map(self, function: Any) -> Instances[Any]:
         arrays = {
             field.name: function(getattr(self, field.name))

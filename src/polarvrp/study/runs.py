@@ -46,6 +46,11 @@ def run_pattern() -> str:
     return f"{stem_pattern()}-n[0-9]+{tail_pattern()}"
 
 
+def is_run_name(name: str) -> bool:
+    """Whether a run may be called so; a folder or a file of another name is none of ours."""
+    return re.fullmatch(run_pattern(), name) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One trained model, identified by its name.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from polarvrp.errors import DataError
 from polarvrp.study.layout import Layout
-from polarvrp.study.runs import RunSpec, parse_run, run_pattern
+from polarvrp.study.runs import RunSpec, is_run_name, parse_run
 from polarvrp.study.specs import fingerprint
 from polarvrp.tables.wandb_results import run_content, study_content
 from polarvrp.training.recorded import read_training, read_unfinished
@@ -25,7 +24,7 @@ def begun_runs(layout: Layout) -> list[RunSpec]:
     """Trainings that ended an epoch, by name; folders whose name is no run's are not ours."""
     finished = (path.parent.name for path in layout.model("any").parent.glob("*/history.parquet"))
     begun = (path.parent.parent.name for path in layout.checkpoints("any").parent.glob("*/*/history.jsonl"))
-    return [parse_run(name) for name in sorted({*finished, *begun}) if re.fullmatch(run_pattern(), name)]
+    return [parse_run(name) for name in sorted({*finished, *begun}) if is_run_name(name)]
 
 
 def sync(layout: Layout, runs: Sequence[RunSpec], mode: Mode, whole: bool) -> Iterator[Written]:
