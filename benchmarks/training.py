@@ -4,9 +4,10 @@
 
 Trains polarnet-ple from scratch by each form for the same seconds of training, validation apart: preference
 optimisation (``po``), POLAR that refines from the first epoch (``polar``) or from the middle on (``polar-after-po``),
-POLAR whose refined tours take over by degrees (``polar-ramp``), and preference optimisation from few or all starts
-(``po-starts-4`` and so on). An epoch is a point of the curves. Writes ``history.parquet`` and ``curves.png``, prints
-the table. What was trained already is not trained again; run it on a quiet machine.
+POLAR whose refined tours take over by degrees (``polar-ramp``), preference optimisation whose decoder is turned on
+within the first epoch (``po-short-decoder-ramp``), and from few or all starts (``po-starts-4`` and so on). An epoch is
+a point of the curves. Writes ``history.parquet`` and ``curves.png``, prints the table. What was trained already is not
+trained again; run it on a quiet machine.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from polarvrp.training.trainer import TrainJob, train
 
 FORMS: dict[str, dict[str, Any]] = {
     "po": {"paradigm": "po"},
+    "po-short-decoder-ramp": {"paradigm": "po", "decoder_ramp_epochs": 1},
     "polar": {"paradigm": "polar", "refinement_start_epoch": 0},
     "polar-after-po": {"paradigm": "polar"},
     "polar-ramp": {"paradigm": "polar", "refinement_start_epoch": 0, "refinement_ramp": 0.05},
@@ -63,7 +65,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--starts", type=int, default=8, help="of the forms that name none")
     parser.add_argument("--instances-per-epoch", type=int, default=1024)
-    parser.add_argument("--middle", type=int, default=15, help="epochs before polar-after-po refines")
+    parser.add_argument("--decoder-ramp", type=int, default=6, help="epochs, of the forms that name none")
+    parser.add_argument("--middle", type=int, default=7, help="epochs before polar-after-po refines")
     parser.add_argument("--instances", type=int, default=16, help="validation instances of each variant")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/training"))
@@ -76,6 +79,7 @@ def specification(form: str, seed: int, options: argparse.Namespace) -> dict[str
         "num_customers": options.num_customers,
         "batch_size": options.batch_size,
         "starts": options.starts,
+        "decoder_ramp_epochs": options.decoder_ramp,
         "epochs": 10_000,
         "instances_per_epoch": options.instances_per_epoch,
         "milestones": [],

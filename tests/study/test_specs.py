@@ -20,6 +20,7 @@ LATER_SETTINGS = [
     ("starts", "all", 5),
     ("refiner", "pyvrp", "gpu"),
     ("refinement_ramp", 0.0, 0.1),
+    ("decoder_ramp_epochs", 1, 6),
     ("stages", [], [{"epochs": 1}, {}]),
 ]
 """Settings that specifications leave out at their defaults, with the default and another value."""
@@ -152,6 +153,19 @@ def test_settings_at_their_defaults_are_absent_and_change_no_fingerprint(tmp_pat
     for key, default, other in LATER_SETTINGS:
         assert changed(quick, study(tmp_path, scale="quick", training={key: default})) == set()
         assert changed(quick, study(tmp_path, scale="quick", training={key: other})) != set()
+
+
+def test_the_decoder_ramp_changes_trainings_of_decoders_that_have_one_and_start_from_scratch(
+    tmp_path: Path, quick: StudyConfig
+) -> None:
+    longer = study(tmp_path, scale="quick", training={"decoder_ramp_epochs": 6})
+    trained_anew = changed(quick, longer)
+    assert {run.backbone for run in study_runs(quick) if f"train {run.name}" in trained_anew} == {"polarnet"}
+    going_on, no_less = (
+        study(tmp_path, scale="quick", training={"initial_weights": "pretrained-n20", **own})
+        for own in ({}, {"decoder_ramp_epochs": 6})
+    )
+    assert changed(going_on, no_less) == set()
 
 
 def test_starts_change_every_training(tmp_path: Path, quick: StudyConfig) -> None:

@@ -46,7 +46,6 @@ def test_constants_are_those_that_a_training_uses(tmp_path: Path) -> None:
     assert ours == {
         "logit_clip": 10.0,
         "pointer_precision": "float32",
-        "decoder_ramp_epochs": 1,
         "rotary_base": 10000.0,
         "prompt_bottleneck": 16,
         "local_search": local_search,

@@ -26,8 +26,11 @@ def test_the_last_batch_of_an_epoch_is_the_remainder(batch_size: int, batches: i
     assert (len(sizes), sizes[0], sizes[-1], sum(sizes)) == (batches, batch_size, last, 100_000)
 
 
-def test_the_ramp_rises_over_the_first_epoch_only() -> None:
+def test_the_ramp_rises_over_the_first_epoch_only_unless_more_are_asked_for() -> None:
     assert [decoder_ramp(PAPER, 1, step, 4) for step in range(4)] == [0.0, 0.25, 0.5, 0.75]
     assert decoder_ramp(PAPER, 2, 0, 4) == 1.0
+    longer = PAPER.replace(decoder_ramp_epochs=2)
+    steps = [(epoch, step) for epoch in (1, 2, 3) for step in (0, 1)]
+    assert [decoder_ramp(longer, epoch, step, 2) for epoch, step in steps] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
     trained = PAPER.replace(initial_weights=InitialWeights(model="x", sha256="0"))
     assert decoder_ramp(trained, 1, 0, 4) == 1.0

@@ -44,6 +44,18 @@ def architecture_of(config: ModelConfig) -> Architecture:
     return _with_decoder_options(_with_encoder_options(architecture, config), config)
 
 
+def ramps_decoder(config: ModelConfig) -> bool:
+    """Whether a training from scratch turns on a residual block of the decoder by degrees.
+
+    Args:
+        config: Of any network; one from outside the package may have such a block.
+
+    Raises:
+        ConfigError: As ``architecture_of``.
+    """
+    return config.backbone not in BACKBONES or architecture_of(config).decoder.head != "plain"
+
+
 def with_deep_stack(architecture: Architecture, config: ModelConfig) -> Architecture:
     """The backbone's own stack, 24 layers deep."""
     return replace(architecture, layers=DEEP_LAYERS)

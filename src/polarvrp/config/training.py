@@ -44,6 +44,11 @@ class TrainingRecipe(Section):
     )
     decay: PositiveFloat = Field(default=0.1, description="Factor at each milestone.")
     gradient_clip: PositiveFloat = Field(default=1.0, description="Largest global norm of the gradient.")
+    decoder_ramp_epochs: PositiveInt = Field(
+        default=1,
+        description="Epochs over which a training from scratch turns on the decoder's residual block, if it has one: "
+        "1 as published, several where an epoch has less than some 100 steps.",
+    )
     starts: Starts = Field(
         default="all",
         description="First customers from which tours of an instance are sampled, drawn anew for each batch, or all. "

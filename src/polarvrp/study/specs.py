@@ -17,6 +17,7 @@ from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.limits import LIMITED_INSTANCES
 from polarvrp.catalog.paradigms import unread_settings
+from polarvrp.config.architectures import ramps_decoder
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.recipes import recipe_of
 from polarvrp.config.study import EvaluationConfig, SizeConfig, StudyConfig
@@ -40,7 +41,7 @@ TABLE_CODE_VERSION = 3
 PROTOCOLS = unseen_protocols(masked=False)
 """Rules that unseen variants are solved by, each from the same trained policies."""
 
-ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp")
+ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp", "decoder_ramp_epochs")
 """Settings of a training that specifications leave out at their defaults, so that a new one retrains nothing."""
 
 Spec = dict[str, Any]
@@ -168,13 +169,15 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
         training["instances"] = instances_spec(study.training.instances)
     for key in unread_settings({stage.get("paradigm", run.paradigm) for stage in stages or [{}]}):
         training.pop(key, None)
+    network: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
+    if "task_experts" in ENCODERS[run.encoder].settings:
+        network["task_experts"] = values["task_experts"]
+    if study.training.initial_weights is not None or not ramps_decoder(ModelConfig.from_mapping(network, "model")):
+        training.pop("decoder_ramp_epochs", None)
     usual = TrainingRecipe()
     for key in ABSENT_AT_DEFAULT:
         if key in training and training[key] == getattr(usual, key):
             del training[key]
-    network: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
-    if "task_experts" in ENCODERS[run.encoder].settings:
-        network["task_experts"] = values["task_experts"]
     validation = _draw(study, "validation")
     if study.training_variants != TRAINING_VARIANTS:
         validation["variants"] = list(study.training_variants)

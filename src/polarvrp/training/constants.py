@@ -20,14 +20,12 @@ def constants_of(network: ModelConfig, config: TrainConfig) -> dict[str, Any]:
         config: Recipe of its training.
     """
     built_in = network.backbone in BACKBONES
-    parts = _of_network(architecture_of(network), config) if built_in else {}
+    parts = _of_network(architecture_of(network)) if built_in else {}
     return parts | _of_training(config)
 
 
-def _of_network(parts: Architecture, config: TrainConfig) -> dict[str, Any]:
+def _of_network(parts: Architecture) -> dict[str, Any]:
     found: dict[str, Any] = {"logit_clip": decoder.CLIP, "pointer_precision": "float32"}
-    if parts.decoder.head != "plain":
-        found["decoder_ramp_epochs"] = 1 if config.initial_weights is None else 0
     if parts.rope != "off":
         found["rotary_base"] = rotation.BASE
     if parts.prompt == "tokens":

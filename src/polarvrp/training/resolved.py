@@ -8,7 +8,7 @@ from typing import Any
 
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.paradigms import unread_settings
-from polarvrp.config.architectures import architecture_of
+from polarvrp.config.architectures import architecture_of, ramps_decoder
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.study.specs import parse_train_spec
@@ -27,11 +27,13 @@ def resolved_config(run: str, spec: Mapping[str, Any], network: ModelConfig, pre
         ``run``; ``model``, the network's options, None where it is as published; ``architecture``, what these amount
         to, None for a backbone from outside the package; ``training``, whose ``stages`` have all their values;
         ``validation``, the sets that are solved after each epoch, None where the specification names none. A setting
-        that the paradigm never reads is None.
+        that the paradigm or the network never reads is None.
     """
     config = parse_train_spec(spec)[1]
     stages = [_resolved_stage(config, number) for number in range(len(config.stages))]
-    unread = unread_settings({stage["paradigm"] for stage in stages})
+    unread = {*unread_settings({stage["paradigm"] for stage in stages})}
+    if config.initial_weights is not None or not ramps_decoder(network):
+        unread.add("decoder_ramp_epochs")
     training = config.model_dump(mode="json") | {"precision": precision, "stages": stages} | dict.fromkeys(unread)
     return {
         "run": run,

@@ -11,12 +11,20 @@ def learning_rate(config: TrainConfig, epoch: int) -> float:
 
 
 def decoder_ramp(config: TrainConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
-    """How much of the decoder's residual block is on: rises from 0 to 1 over the first epoch.
+    """How much of the decoder's residual block is on: rises from 0 to 1 over the first ``decoder_ramp_epochs`` epochs.
 
     The full block saturates the pointer's clip at initialisation, which leaves next to no gradient. Weights that were
     trained before need no ramp and would be another network with one.
+
+    Args:
+        config: Recipe.
+        epoch: From 1, counted over all stages.
+        step: Of the epoch, from 0.
+        steps_per_epoch: Steps of the epoch.
     """
-    return step / steps_per_epoch if epoch == 1 and config.initial_weights is None else 1.0
+    if config.initial_weights is not None:
+        return 1.0
+    return min((epoch - 1 + step / steps_per_epoch) / config.decoder_ramp_epochs, 1.0)
 
 
 def refinement_weight(config: TrainConfig, gap: float | None, ramp: float) -> float:
