@@ -92,6 +92,10 @@ def test_the_command_draws_library_files_and_sets(tmp_path: Path, capsys: pytest
     assert "b.sol: customer 2 is not served" in capsys.readouterr().err
     assert main(["plot", str(tmp_path / "a.vrp"), str(tmp_path / "a.sol"), "--output", "a.bmp"]) == 2
     assert "--output must end in .png or .pdf or .svg, got a.bmp" in capsys.readouterr().err
+    drawing = ["plot", str(tmp_path / "a.vrp"), str(tmp_path / "a.sol"), "--output", str(picture)]
+    for index in ("0", "1"):
+        assert main([*drawing, "--index", index]) == 2
+        assert f"--index is for sets, {tmp_path}/a.vrp holds one instance; leave it out" in capsys.readouterr().err
 
     command = ["generate", "--variant", "OVRPMBLTW", "--num-customers", "9", "--instances", "2", "--seed", "1"]
     assert main([*command, "--output", str(tmp_path / "s.npz")]) == 0

@@ -17,9 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "solution", type=Path, metavar="SOLUTION", help="its .sol file, or solutions of the set (.parquet)"
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=f"ends in {', '.join(SUFFIXES)}")
-    parser.add_argument(
-        "--index", type=int, default=0, metavar="K", help="of a set: which instance, from 0 (default: 0)"
-    )
+    parser.add_argument("--index", type=int, metavar="K", help="of a set: which instance, from 0 (default: 0)")
     add_library_arguments(parser)
 
 
@@ -31,8 +29,10 @@ def execute(options: argparse.Namespace) -> int:
 
     if options.instance.suffix == ".npz":
         refuse_library_options(options)
-        _draw_of_set(options, subject)
+        _draw_of_set(options, options.index or 0, subject)
         return 0
+    if options.index is not None:
+        raise ConfigError(f"--index is for sets, {options.instance} holds one instance; leave it out")
     from polarvrp.problem.library_instances import Rounding
     from polarvrp.problem.library_prices import at_cheapest_depots
     from polarvrp.problem.vrplib import read_solved
@@ -48,7 +48,7 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-def _draw_of_set(options: argparse.Namespace, subject: dict[str, str]) -> None:
+def _draw_of_set(options: argparse.Namespace, index: int, subject: dict[str, str]) -> None:
     """One instance of a set, which may have rules that library files do not know."""
     from polarvrp.library.plot import save_plot
     from polarvrp.problem.datasets import read_instances, variant_of
@@ -58,21 +58,21 @@ def _draw_of_set(options: argparse.Namespace, subject: dict[str, str]) -> None:
     from polarvrp.tolerances import POLICY_TOLERANCE
 
     instances = read_instances(options.instance)
-    if not 0 <= options.index < len(instances):
-        raise ConfigError(f"--index must be from 0 to {len(instances) - 1}, got {options.index}")
+    if not 0 <= index < len(instances):
+        raise ConfigError(f"--index must be from 0 to {len(instances) - 1}, got {index}")
     rows = solution_rows(read_solutions(options.solution))
-    row = next((row for row in rows if row.instance == options.index), None)
+    row = next((row for row in rows if row.instance == index), None)
     if row is None or row.cost is None:
-        raise DataError(f"{options.solution} has no solution of instance {options.index}; choose another --index")
+        raise DataError(f"{options.solution} has no solution of instance {index}; choose another --index")
     try:
-        report = check_tour(instances, options.index, row.actions, POLICY_TOLERANCE)
+        report = check_tour(instances, index, row.actions, POLICY_TOLERANCE)
     except InfeasibleTourError as error:
-        raise DataError(f"{options.solution}: instance {options.index}: {error}") from error
-    name = f"{options.instance.name}, instance {options.index}"
+        raise DataError(f"{options.solution}: instance {index}: {error}") from error
+    name = f"{options.instance.name}, instance {index}"
     wrong = "" if report.first_problem is None else f"; infeasible: {report.first_problem}"
     title = (
-        f"{name}: {variant_of(instances[[options.index]]).name}, {instances.num_customers} customers\n"
+        f"{name}: {variant_of(instances[[index]]).name}, {instances.num_customers} customers\n"
         f"{row.method}: cost {report.cost:.4f}, {report.num_routes} routes{wrong}"
     )
     routes = actions_to_routes(row.actions, instances.num_depots)
-    save_plot(options.output, library_of(instances, options.index, name), routes, title, subject)
+    save_plot(options.output, library_of(instances, index, name), routes, title, subject)
