@@ -200,13 +200,13 @@ def resolved(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def try_lock(handle: IO[Any], path: Path) -> bool:
-    """Lock an open file for this process alone, without waiting; False if another process has it.
+def try_lock(handle: IO[Any] | int, path: Path) -> bool:
+    """Lock an open file or folder for this process alone, without waiting; False if another process has it.
 
     On a file system that has no locks there is one line of warning, and the work goes on.
 
     Args:
-        handle: Of the file, whose lock ends with it.
+        handle: Of the file or folder, whose lock ends with it.
         path: Its name, for the message.
     """
     try:

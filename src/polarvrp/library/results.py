@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.evaluation.gaps import shown_gap
-from polarvrp.files import exists, provenance, read_parquet, resolved, write_rows
+from polarvrp.files import exists, provenance, read_parquet, resolved, try_lock, write_rows, writing
 from polarvrp.library.inputs import InputFile
 from polarvrp.library.solving import SolvedInstance
 from polarvrp.problem.known_solutions import KnownSolution
@@ -182,12 +185,13 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
     }
     path, solved = folder / SOLUTIONS, {resolved(outcome.file.path) for outcome in outcomes}
     rows: list[dict[str, Any]] = []
-    if exists(path):
-        table = read_parquet(path)
-        rows = [row for row in table.to_pylist() if resolved(row["file"]) not in solved]
-        settings = settings | {"models": provenance(table).get("models", {}) | settings["models"]}
-    rows += [facts(outcome, settings) for outcome in outcomes]
-    write_rows(path, rows, pa.schema(list(types.items())), settings | COMMAND)
+    with _locked(folder):  # what another call adds in between would be lost
+        if exists(path):
+            table = read_parquet(path)
+            rows = [row for row in table.to_pylist() if resolved(row["file"]) not in solved]
+            settings = settings | {"models": provenance(table).get("models", {}) | settings["models"]}
+        rows += [facts(outcome, settings) for outcome in outcomes]
+        write_rows(path, rows, pa.schema(list(types.items())), settings | COMMAND)
     return len(rows)
 
 
@@ -223,6 +227,24 @@ def json_object(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
     row.pop("actions", None)
     routes = outcome.solved.routes if outcome.solved is not None and outcome.problem is None else ()
     return row | {"routes": [dataclasses.asdict(route) for route in routes]}
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, made if missing; another process of this machine that wants it waits.
+
+    Raises:
+        DataError: If the folder cannot be made or opened.
+    """
+    with writing(folder, "choose another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        if not try_lock(handle, folder):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _improvement_lines(outcome: Outcome, solved: SolvedInstance) -> list[str]:
