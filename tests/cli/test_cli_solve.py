@@ -198,8 +198,11 @@ def test_patterns_and_names(write: Write, tmp_path: Path, capsys: pytest.Capture
     assert main(["solve", f"{tmp_path}/*/X*.vrp", *QUICK]) == 2
     assert f"{one} and {two} would share the name X-n4-k2" in capsys.readouterr().err
     assert main(["solve", f"{tmp_path}/a/*.vrp", *QUICK]) == 0
-    assert main(["solve", f"{tmp_path}/c/*.vrp", *QUICK]) == 2
-    assert "no file matches" in capsys.readouterr().err
+    write("c/X-n4-k2.sol", "Route #1: 1\n")
+    write("c/Y-n4-k2.SOL", "Route #1: 1\n")
+    for pattern in ("*.vrp", "*.sol", "*"):
+        assert main(["solve", f"{tmp_path}/c/{pattern}", *QUICK]) == 2
+        assert f"no instance matches {tmp_path}/c/{pattern}; check the pattern" in capsys.readouterr().err
     assert main(["solve", str(tmp_path / "c.vrp"), *QUICK]) == 2
     assert "c.vrp does not exist" in capsys.readouterr().err
 

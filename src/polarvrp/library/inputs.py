@@ -41,7 +41,7 @@ def input_files(names: Iterable[str]) -> list[InputFile]:
         names: Files, folders or patterns such as ``X/*.vrp``.
 
     Raises:
-        DataError: If a folder or pattern holds no file.
+        DataError: If a folder holds no instance, or a pattern none but solutions (``.sol``).
         ConfigError: If two files would be solved under one name.
     """
     found: dict[Path, InputFile] = {}
@@ -85,10 +85,10 @@ def _files_of(name: str) -> list[InputFile]:
         return [InputFile(file, file.relative_to(path).with_suffix("")) for file in files]
     if mode is None and glob.has_magic(name):
         matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # of Path it would take no absolute pattern
-        files = [Path(match) for match in matches if _may_be_file(Path(match))]
+        files = [file for match in matches if _may_be_file(file := Path(match)) and file.suffix.lower() != ".sol"]
         if not files:
-            raise DataError(f"no file matches {name}; check the pattern")
-        return [InputFile(file, Path(file.stem)) for file in files if file.suffix != ".sol"]
+            raise DataError(f"no instance matches {name}; check the pattern")
+        return [InputFile(file, Path(file.stem)) for file in files]
     return [InputFile(path, Path(path.stem))]
 
 
