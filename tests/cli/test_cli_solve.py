@@ -170,6 +170,22 @@ def test_a_line_break_in_a_name_makes_no_second_line(
     assert r"set/c\x1b.vrp: CVRP" in said.out and "\x1b" not in said.out
 
 
+def test_a_name_in_another_encoding_is_refused_before_anything_is_solved(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes of Latin-1, as old archives unpack: text in Parquet cannot hold them. Without a table they do no harm."""
+    path, output = write(os.fsdecode(b"M\xfcnster.vrp"), TWINS["A"]), tmp_path / "out"
+    words = ["solve", str(path), str(write("a.vrp", TWINS["A"])), *QUICK, "--model", "none"]
+    assert main([*words, "--output", str(output)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        rf"polarvrp solve: {tmp_path}/M\udcfcnster.vrp has a name that is no UTF-8, as solutions.parquet needs it; "
+        "rename it"
+    )
+    assert not output.exists()
+    assert main(words) == 0
+
+
 def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whichever way a file is named, it has one row; those of files that a call does not name are as they were."""
     one = write("set/a/one.vrp", TWINS["A"])
