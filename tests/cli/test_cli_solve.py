@@ -108,7 +108,7 @@ def test_a_folder_goes_on_after_a_bad_file(write: Write, tmp_path: Path, capsys:
 def test_a_folder_goes_on_after_a_file_that_is_too_large(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Tables of all pairs of 30,001 nodes find no room in most memories."""
+    """Tables of all pairs of 20,001 nodes find no room in many memories."""
 
     def in_short_memory(library: LibraryInstance) -> IntegerInstance:
         if library.name == "large":

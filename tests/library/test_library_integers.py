@@ -12,7 +12,7 @@ from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_prices import check_routes, first_unservable_customer, split_to_feasible
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import Route, routes_to_actions
-from polarvrp.solvers.integers import LARGEST_COST, LARGEST_PENALTY
+from polarvrp.solvers.integers import LARGEST_COST, LARGEST_PENALTY, MOST_CUSTOMERS, largest_scale
 from polarvrp.solvers.library_integers import counted_distances, library_integers
 from polarvrp.solvers.pyvrp_model import problem_data, solution_of
 
@@ -120,6 +120,16 @@ def test_penalties_of_loads_stay_within_64_bits() -> None:
         assert int(integers.delivery[0]) * large.capacity == integers.vehicle_load * int(large.demands[1])
     with pytest.raises(DataError, match="too much for 64-bit costs; use a larger unit"):
         library_integers(dataclasses.replace(library, demands=library.demands * 10**14, capacity=10**16))
+
+
+def test_more_customers_than_costs_have_room_for_are_refused_at_once() -> None:
+    """Whatever the unit, so none is blamed; tables of all pairs of so many would take gigabytes."""
+    assert largest_scale(MOST_CUSTOMERS, longest_leg=1000.0, longest_stay=0.0, bound=1) == (1, 2**32)
+    nodes = MOST_CUSTOMERS + 2
+    library = LibraryInstance("t", np.zeros((nodes, 2)), np.zeros(nodes, dtype=np.int64), 10)
+    wanted = "20955 customers leave no room for 64-bit costs; divide them into parts of at most 20954"
+    with pytest.raises(DataError, match=wanted):
+        library_integers(library)
 
 
 @pytest.mark.parametrize("rounding", Rounding)

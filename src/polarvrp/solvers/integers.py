@@ -30,6 +30,9 @@ LARGEST_PENALTY = 10**5
 LARGEST_COST = 9 * 10**18
 """Bound of penalised costs: beyond the 64-bit range the solver loops for ever without a message."""
 
+MOST_CUSTOMERS = LARGEST_COST // (LARGEST_PENALTY * SMALLEST_FORBIDDEN)
+"""Of an instance: were each reached by a forbidden arc, penalties of more would leave no room, in whatever unit."""
+
 UNBOUNDED = 2**50
 """Stands for no end of a window: later than any route gets, and far from overflow when service is added."""
 
@@ -96,9 +99,10 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
         index: Which one.
 
     Raises:
-        DataError: If a number is not finite where it has to be, a demand is no whole number of units, or the numbers
-            are too large for any scale.
+        DataError: If a number is not finite where it has to be, a demand is no whole number of units, the numbers are
+            too large for any scale, or the customers too many.
     """
+    require_room_for(instances.num_customers)
     depots = instances.num_depots
     locs = instances.locs[index].astype(np.float64)
     windows = instances.time_windows[index].astype(np.float64)
@@ -138,6 +142,19 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
         closing=latest[:depots],
         max_distance=int(np.floor(limit * scale)) if bounded else None,
     )
+
+
+def require_room_for(num_customers: int) -> None:
+    """Refuse more than ``MOST_CUSTOMERS``, for whom tables of all pairs need not be made.
+
+    Raises:
+        DataError: If there are more.
+    """
+    if num_customers > MOST_CUSTOMERS:
+        raise DataError(
+            f"{num_customers} customers leave no room for 64-bit costs; divide them into parts of at most "
+            f"{MOST_CUSTOMERS}"
+        )
 
 
 def largest_scale(

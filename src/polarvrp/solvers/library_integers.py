@@ -21,6 +21,7 @@ from polarvrp.solvers.integers import (
     IntegerInstance,
     Integers,
     largest_scale,
+    require_room_for,
 )
 
 LARGEST_SCALE = 10**5
@@ -37,8 +38,9 @@ def library_integers(library: LibraryInstance) -> IntegerInstance:
     """Whole numbers of an instance.
 
     Raises:
-        DataError: If its numbers are too large for 64-bit costs.
+        DataError: If its numbers are too large for 64-bit costs, or its customers too many.
     """
+    require_room_for(library.num_customers)
     depots, nodes = library.num_depots, len(library.demands)
     lengths = counted_distances(library)
     service = np.zeros(nodes) if library.service_times is None else library.service_times
