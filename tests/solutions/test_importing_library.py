@@ -90,6 +90,18 @@ def test_instances_are_found_by_the_name_inside_too(tmp_path: Path, capsys: pyte
     assert wanted in capsys.readouterr().err
 
 
+def test_named_instances_may_end_in_anything(tmp_path: Path) -> None:
+    """Cordeau's in nothing; solutions named beside are no instances, and in a folder only endings tell."""
+    (tmp_path / "p99").write_text(CORDEAU)
+    (sol := tmp_path / "p99.sol").write_text("Route #1: 2\nRoute #2: 3\nRoute #3: 4\n")
+    output = tmp_path / "out.parquet"
+    for named in ([tmp_path / "p99"], [sol, tmp_path / "p99"]):
+        assert main(["import", str(sol), "--output", str(output), "--instances", *map(str, named)]) == 0
+        (row,) = read_library_rows(output)
+        assert (row.instance, row.cost) == ("p99", pytest.approx(4 + 2 * math.sqrt(50)))
+    assert main(["import", str(sol), "--output", str(output), "--instances", str(tmp_path)]) == 2
+
+
 def test_of_several_files_of_one_name_none_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither the first nor the last; what is no instance, or is named twice, is no second one."""
     (first := tmp_path / "first").mkdir()

@@ -206,8 +206,10 @@ class _Shelf:
                 continue
             if not place.exists():
                 raise DataError(f"{place} does not exist; name a file of an instance, a folder of them, or set-x")
-            found = sorted(place.iterdir()) if place.is_dir() else [place]
-            files += [file for file in found if file.suffix.lower() in (".vrp", ".txt")]
+            if place.is_dir():
+                files += sorted(file for file in place.iterdir() if file.suffix.lower() in (".vrp", ".txt"))
+            else:
+                files.append(place)
         return cls(files, bool(places))
 
     def find(self, name: str) -> Path | None:
