@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from helpers.file_rights import as_ordinary_user, own_folder
 from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, TWINS, vrp
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
+from polarvrp.library.solving import SolvedInstance, solve_library
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.library_files import read_library
@@ -200,6 +202,24 @@ def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.C
         assert len(rows) == said and all(rows[file] == row for file, row in before if not file.startswith(str(name)))
         before = list(rows.items())
     assert pq.read_table(table).num_rows == 3
+
+
+def test_rows_are_written_before_the_next_file_is_solved(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that a process that is killed loses the file in work and no other."""
+    table, seen = tmp_path / "out" / "solutions.parquet", list[int]()
+
+    def solve_looking(library: LibraryInstance, *options: Any) -> SolvedInstance:
+        seen.append(pq.read_table(table).num_rows if table.exists() else 0)
+        return solve_library(library, *options)
+
+    monkeypatch.setattr("polarvrp.library.solving.solve_library", solve_looking)
+    files = [write("a.vrp", TWINS["A"]), write("bad.vrp", "nothing"), write("b.vrp", TWINS["A"])]
+    assert main(["solve", *map(str, files), *QUICK, "--model", "none", "--output", str(tmp_path / "out")]) == 2
+    assert seen == [0, 2]
+    assert [row["file"] for row in pq.read_table(table).to_pylist()] == [str(path) for path in files]
+    assert [line for line in capsys.readouterr().out.splitlines() if "parquet" in line] == [f"{table}: 3 rows"]
 
 
 def test_a_dollar_in_a_name_is_drawn(write: Write, tmp_path: Path) -> None:

@@ -56,10 +56,12 @@ def execute(options: argparse.Namespace) -> int:
     job = _Job(options)
     try:
         for file in files:
+            if options.output is not None and outcomes:
+                job.write(outcomes, is_last=False)  # for a process that is killed over what follows
             outcomes.append(job.solve(file))
     finally:
         if options.output is not None and outcomes:
-            job.write(outcomes)
+            job.write(outcomes, is_last=True)
     return _verdict(outcomes)
 
 
@@ -115,12 +117,13 @@ class _Job:
             print(json.dumps(json_object(outcome, self.settings)), flush=True)
         return outcome
 
-    def write(self, outcomes: list[Outcome]) -> None:
+    def write(self, outcomes: list[Outcome], is_last: bool) -> None:
         """The table of all files so far, with those of earlier calls."""
         from polarvrp.library.results import SOLUTIONS, write_outcomes
 
         rows = write_outcomes(self.options.output, outcomes, self.settings)
-        self._say(f"{self.options.output / SOLUTIONS}: {rows} rows")
+        if is_last:
+            self._say(f"{self.options.output / SOLUTIONS}: {rows} rows")
 
     def _read(self, path: Path) -> LibraryInstance:
         from polarvrp.problem.library_files import read_library

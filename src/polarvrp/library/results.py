@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa  # before anything is solved: what Ctrl-C breaks off while it loads could not be written
+
 from polarvrp.evaluation.gaps import shown_gap
 from polarvrp.files import exists, provenance, read_parquet, resolved, try_lock, write_rows, writing
 from polarvrp.library.inputs import InputFile
@@ -151,8 +153,6 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
     Raises:
         DataError: If what is there is damaged, or nothing can be written.
     """
-    import pyarrow as pa
-
     text, number, whole = pa.string(), pa.float64(), pa.int64()
     types = {
         "file": text,
