@@ -378,6 +378,7 @@ def test_json_holds_the_routes(write: Write, capsys: pytest.CaptureFixture[str])
     good, bad = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert good["cost"] == 16 and sorted(c for route in good["routes"] for c in route["customers"]) == [1, 2, 3]
     assert bad["routes"] == [] and "unknown format" in bad["reason"]
+    assert bad.keys() == good.keys() and bad["cost"] is None
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,39 @@ SOLUTIONS = "solutions.parquet"
 COMMAND = {"command": "solve"}
 """What the file says that it is of; see ``outputs.require_output``."""
 
+SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("instance", pa.string()),
+        ("variant", pa.string()),
+        ("num_customers", pa.int64()),
+        ("num_depots", pa.int64()),
+        ("distances", pa.string()),
+        ("method", pa.string()),
+        ("cost", pa.float64()),
+        ("routes", pa.int64()),
+        ("actions", pa.list_(pa.uint32())),
+        ("known_cost", pa.float64()),
+        ("gap_percent", pa.float64()),
+        ("seconds", pa.float64()),
+        ("limit_seconds", pa.float64()),
+        ("seed", pa.int64()),
+        ("network_cost", pa.float64()),
+        ("network_seconds", pa.float64()),
+        ("starts", pa.int64()),
+        ("symmetries", pa.int64()),
+        ("network_note", pa.string()),
+        ("network_start", pa.float64()),
+        ("pyvrp_start", pa.float64()),
+        ("pyvrp_cost", pa.float64()),
+        ("pyvrp_seconds", pa.float64()),
+        ("iterations", pa.int64()),
+        ("not_trained_on", pa.list_(pa.string())),
+        ("reason", pa.string()),
+    ]
+)
+"""Columns of the table."""
+
 DISTANCES = {
     Rounding.NEAREST: "distances rounded to whole numbers",
     Rounding.UP: "distances rounded up",
@@ -153,36 +186,6 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
     Raises:
         DataError: If what is there is damaged, or nothing can be written.
     """
-    text, number, whole = pa.string(), pa.float64(), pa.int64()
-    types = {
-        "file": text,
-        "instance": text,
-        "variant": text,
-        "num_customers": whole,
-        "num_depots": whole,
-        "distances": text,
-        "method": text,
-        "cost": number,
-        "routes": whole,
-        "actions": pa.list_(pa.uint32()),
-        "known_cost": number,
-        "gap_percent": number,
-        "seconds": number,
-        "limit_seconds": number,
-        "seed": whole,
-        "network_cost": number,
-        "network_seconds": number,
-        "starts": whole,
-        "symmetries": whole,
-        "network_note": text,
-        "network_start": number,
-        "pyvrp_start": number,
-        "pyvrp_cost": number,
-        "pyvrp_seconds": number,
-        "iterations": whole,
-        "not_trained_on": pa.list_(text),
-        "reason": text,
-    }
     path, solved = folder / SOLUTIONS, {resolved(outcome.file.path) for outcome in outcomes}
     rows: list[dict[str, Any]] = []
     with _locked(folder):  # what another call adds in between would be lost
@@ -191,14 +194,15 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
             rows = [row for row in table.to_pylist() if resolved(row["file"]) not in solved]
             settings = settings | {"models": provenance(table).get("models", {}) | settings["models"]}
         rows += [facts(outcome, settings) for outcome in outcomes]
-        write_rows(path, rows, pa.schema(list(types.items())), settings | COMMAND)
+        write_rows(path, rows, SCHEMA, settings | COMMAND)
     return len(rows)
 
 
 def facts(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
     """An outcome as a row; what does not apply is None."""
     library, solved, known = outcome.library, outcome.solved, outcome.known
-    row: dict[str, Any] = {"file": str(outcome.file.path), "reason": outcome.problem}
+    row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
+    row |= {"file": str(outcome.file.path), "reason": outcome.problem}
     row |= {"not_trained_on": list(outcome.untrained), "known_cost": known.cost if known else None}
     row |= {key: settings[key] for key in ("limit_seconds", "seed")}
     if library is not None:
@@ -224,7 +228,7 @@ def facts(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
 def json_object(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
     """An outcome as JSON holds it: a row, its routes spelled out instead of as one list of actions."""
     row = facts(outcome, settings)
-    row.pop("actions", None)
+    del row["actions"]
     routes = outcome.solved.routes if outcome.solved is not None and outcome.problem is None else ()
     return row | {"routes": [dataclasses.asdict(route) for route in routes]}
 
