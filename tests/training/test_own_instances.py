@@ -22,7 +22,7 @@ from polarvrp.problem.sets import write_set
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, train_spec
-from polarvrp.training.instances import GeneratedInstances, StoredInstances, source_of
+from polarvrp.training.instances import GeneratedInstances, StoredInstances, require_instances, source_of
 from polarvrp.training.microbatch import Microbatch
 from polarvrp.training.trainer import TrainJob, train
 
@@ -150,6 +150,37 @@ def test_a_training_takes_its_instances_from_the_files(
     assert stored["training"]["instances"]["files"] == spec["training"]["instances"]["files"]
 
 
+def test_each_stage_takes_the_instances_of_its_size_and_variants(
+    files: list[Path], tmp_path: Path, validation: list[Path]
+) -> None:
+    """Those of other stages are left out of it, a variant that no stage trains on is refused before the first step."""
+    stages: list[dict[str, Any]] = [
+        {"variants": ["VRPTW"], "paradigm": "po", "epochs": 1},
+        {"variants": ["CVRP"], "paradigm": "po", "epochs": 1, "num_customers": 5},
+        {"epochs": 1},
+    ]
+    spec = tiny_spec(instances=instances_spec([str(path) for path in files]), stages=stages)
+    with pytest.MonkeyPatch.context() as patch:
+        seen = record(patch)
+        assert train(job(tmp_path / "whole", spec, validation))
+    cvrp, vrptw, small = (torch.from_numpy(read_instances(path).locs) for path in files)
+    assert len(seen) == 3 * 3
+    for number, held in enumerate((vrptw, small, torch.cat((cvrp, vrptw)))):
+        for locs in seen[3 * number : 3 * number + 3]:
+            assert (locs[:, None] == held).all(-1).all(-1).any(1).all()
+
+    write_set(other := tmp_path / "mine" / "MDVRP.npz", "MDVRP", 8, 2, 1)
+    spec = tiny_spec(instances=instances_spec([str(path) for path in (*files, other)]), stages=stages)
+    message = r"MDVRP\.npz holds MDVRP, on which no stage of this run trains; name the run -all, or drop the file"
+    with pytest.raises(DataError, match=message):
+        train(job(tmp_path / "strange", spec, validation))
+    assert not (tmp_path / "strange").exists()
+    spec = tiny_spec(instances=instances_spec([str(files[0])]), stages=[*stages[1:], {"variants": ["VRPTW"]}])
+    with pytest.raises(DataError, match=r"training\.instances hold none of 5 customers of CVRP: .*CVRP-8\.npz"):
+        train(job(tmp_path / "lacking", spec, validation))
+    assert not (tmp_path / "lacking").exists()
+
+
 @pytest.mark.parametrize("name", ["towns", "town_maps:clustered"])
 def test_a_training_takes_its_instances_from_a_generator(
     name: str, package: Path, tmp_path: Path, validation: list[Path]
@@ -190,11 +221,12 @@ def test_files_and_sources_enter_the_specification_with_digests(
 def test_what_changed_or_does_not_fit_is_refused(files: list[Path], package: Path, tmp_path: Path) -> None:
     small, other = files[2], tmp_path / "mine" / "MDVRP.npz"
     spec = instances_spec([str(small)])
-    with pytest.raises(DataError, match=r"training\.instances hold none of 8 customers: .*CVRP-5\.npz"):
+    message = r"training\.instances hold none of 8 customers of CVRP, .*CVRP-5\.npz"
+    with pytest.raises(DataError, match=message):
+        require_instances(config_of(spec))
+    with pytest.raises(DataError, match=message):
         source_of(config_of(spec), CPU)
     write_set(other, "MDVRP", 8, 2, 1)
-    with pytest.raises(DataError, match=r"MDVRP\.npz holds MDVRP, on which this run does not train; name the run -all"):
-        source_of(config_of(instances_spec([str(other)])), CPU)
     several = source_of(config_of(instances_spec([str(other)]), stages=[{"variants": ["MDVRP", "CVRP"]}]), CPU)
     assert several.variants == ("MDVRP",)
     spec = instances_spec([str(files[0])])

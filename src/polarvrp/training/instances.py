@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -121,8 +121,39 @@ class StoredInstances:
         return self._joined[variants]
 
 
+def require_instances(config: TrainConfig) -> None:
+    """Refuse files of a user's own that a training cannot use, before its first step.
+
+    Args:
+        config: Of all stages; files of a size that none of them has are left out.
+
+    Raises:
+        DataError: If files changed since the training was specified, are unusable, hold a variant that no stage trains
+            on, or nothing that a stage could train on.
+    """
+    named = config.instances
+    if named is None or named.generator is not None:
+        return
+    stages = [config.for_stage(number) for number in range(len(config.stages))]
+    trained_on = {name for stage in config.stages for name in stage.variants}
+    held: dict[int, set[str]] = {stage.num_customers: set() for stage in stages}
+    for path, instances in _sets(named):
+        if instances.num_customers not in held:
+            continue
+        variants = _by_variant(instances)
+        for variant in variants:
+            if variant not in trained_on:
+                raise DataError(
+                    f"{path} holds {variant}, on which no stage of this run trains; name the run -all, or drop the file"
+                )
+        held[instances.num_customers].update(variants)
+    for stage in stages:
+        if held[stage.num_customers].isdisjoint(stage.stages[0].variants):
+            raise _nothing_for(stage, named)
+
+
 def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
-    """Where the batches of a stage come from.
+    """Where the batches of a stage come from; of files those instances that have its size and variants.
 
     Args:
         config: Of the stage alone.
@@ -130,8 +161,7 @@ def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
 
     Raises:
         ConfigError: If there is no such generator, or it is not callable.
-        DataError: If files changed since the training was specified, are unusable, hold a variant that the stage does
-            not train on, or none is of its size.
+        DataError: If files changed since the training was specified, are unusable, or hold nothing for the stage.
     """
     named, variants = config.instances, config.stages[0].variants
     if named is None:
@@ -139,23 +169,37 @@ def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
     if named.generator is not None:
         return GeneratedInstances(variants, _load_generator(named), named.generator)
     parts: dict[str, list[Instances[Tensor]]] = {}
-    for name, digest in named.files.items():
-        path = Path(name)
-        if file_digest(path) != digest:
-            raise DataError(f"{path} holds other instances than when the training began; start it again")
-        instances = read_instances(path)
+    for path, instances in _sets(named):
         if instances.num_customers != config.num_customers:
             logger.info("%s is left out: %d customers, not %d", path, instances.num_customers, config.num_customers)
             continue
         for variant, some in _by_variant(instances).items():
-            if variant not in variants:
-                raise DataError(
-                    f"{path} holds {variant}, on which this run does not train; name the run -all, or drop it"
-                )
-            parts.setdefault(variant, []).append(to_tensors(some, device))
+            if variant in variants:
+                parts.setdefault(variant, []).append(to_tensors(some, device))
+            else:
+                logger.info("%s of %s is left out: another stage trains on it", variant, path)
     if not parts:
-        raise DataError(f"training.instances hold none of {config.num_customers} customers: {', '.join(named.files)}")
+        raise _nothing_for(config, named)
     return StoredInstances({name: _joined(parts[name]) for name in variants if name in parts})
+
+
+def _sets(named: TrainingInstances) -> Iterator[tuple[Path, Instances[NodeArrays]]]:
+    """The files of a training and what they hold.
+
+    Raises:
+        DataError: If one changed since the training was specified, or is unusable.
+    """
+    for name, digest in named.files.items():
+        path = Path(name)
+        if file_digest(path) != digest:
+            raise DataError(f"{path} holds other instances than when the training began; start it again")
+        yield path, read_instances(path)
+
+
+def _nothing_for(stage: TrainConfig, named: TrainingInstances) -> DataError:
+    """What to raise for a stage that finds no instances in the files."""
+    wanted = f"{stage.num_customers} customers of {', '.join(stage.stages[0].variants)}"
+    return DataError(f"training.instances hold none of {wanted}: {', '.join(named.files)}")
 
 
 def _load_generator(named: TrainingInstances) -> Callable[..., Instances[Tensor]]:

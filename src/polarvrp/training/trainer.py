@@ -30,6 +30,7 @@ from polarvrp.training.clock import peak_memory_gb
 from polarvrp.training.divergence import WATCHED, diverged, is_finite
 from polarvrp.training.group import SINGLE, Group, is_first_process, joined_group, processes_here
 from polarvrp.training.history import epoch_row, write_jsonl
+from polarvrp.training.instances import require_instances
 from polarvrp.training.locks import file_lock, leased_device
 from polarvrp.training.optimizer import make_optimizer, set_learning_rate
 from polarvrp.training.outputs import training_facts, write_outputs
@@ -88,6 +89,7 @@ def train(job: TrainJob) -> bool:
         goes on.
     """
     model_config, config = parse_train_spec(job.spec)
+    require_instances(config)
     folder = job.state / fingerprint(job.spec)
     workers = max(1, job.workers // processes_here())
     with (
