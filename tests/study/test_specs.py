@@ -11,6 +11,7 @@ import pytest
 from helpers.studies import study
 from polarvrp.config.study import StudyConfig
 from polarvrp.errors import ConfigError
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study import specs as jobs
 from polarvrp.study.experiments import study_runs
 from polarvrp.study.runs import parse_run
@@ -219,6 +220,16 @@ def test_stages_of_a_run_on_all_variants_draw_from_all(tmp_path: Path) -> None:
     assert [len(stage["variants"]) for stage in train_spec(staged, every)["training"]["stages"]] == [1, 48]
 
 
+def test_a_stage_of_a_run_on_all_variants_may_draw_from_the_papers(tmp_path: Path) -> None:
+    """Where it names them; in a run on these they say nothing."""
+    stages = [{"variants": list(TRAINING_VARIANTS), "epochs": 3}, {}]
+    staged = study(tmp_path, scale="quick", training={"stages": stages})
+    _, training = jobs.parse_train_spec(train_spec(staged, parse_run("polarnet-ple-polar-n10-all-s0")))
+    assert [stage.variants for stage in training.stages] == [TRAINING_VARIANTS, tuple(VARIANTS)]
+    spec = train_spec(staged, parse_run("polarnet-ple-polar-n10-s0"))
+    assert spec["training"]["stages"] == [{"epochs": 3}, {}]
+
+
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
@@ -232,6 +243,7 @@ def test_stages_of_a_run_on_all_variants_draw_from_all(tmp_path: Path) -> None:
         ([{"paradigm": "pollar"}, {}], r"training.stages\[0\].paradigm is 'pollar', .*; did you mean 'polar'"),
         ([{}, {"adapters": "single"}], r"stages cannot have adapters, which belong to moses alone"),
         ([{}, {"variants": ["CVRP"]}], r"stages must end with the variants of the run's name"),
+        ([{}, {"variants": list(TRAINING_VARIANTS)}], r"stages must end with the variants of the run's name"),
         ([{"epoch": 3}], r"unknown key training.stages\[0\].epoch; did you mean 'epochs'"),
     ],
 )

@@ -157,7 +157,7 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
         "seed": run.seed,
         **{key: getattr(run, key) for key in defaults if key in protocol and getattr(run, key) is not None},
     }
-    stages = list(recipe.get("stages", [stage.model_dump(exclude_defaults=True) for stage in study.training.stages]))
+    stages = list(recipe.get("stages", [_changes(stage, run) for stage in study.training.stages]))
     if run.variants == "all":
         stages = [{"variants": tuple(VARIANTS), **stage} for stage in stages or [{"name": StageConfig().name}]]
     _require_read(run, stages)
@@ -189,6 +189,14 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
     }
     parse_train_spec(spec)
     return spec
+
+
+def _changes(stage: StageConfig, run: RunSpec) -> Spec:
+    """What a stage changes of a run's training; the paper's 16 variants are a change where the run draws from all."""
+    changes = stage.model_dump(exclude_defaults=True)
+    if run.variants == "all" and "variants" in stage.model_fields_set:
+        changes["variants"] = stage.variants
+    return changes
 
 
 def _require_read(run: RunSpec, stages: Iterable[Mapping[str, Any]]) -> None:
