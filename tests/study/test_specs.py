@@ -276,6 +276,19 @@ def test_impossible_starts_are_refused(tmp_path: Path, training: dict[str, Any],
         train_spec(study(tmp_path, scale="quick", training=training), parse_run("polarnet-ple-polar-n10-s0"))
 
 
+def test_tours_to_refine_are_counted_in_stages_that_refine(tmp_path: Path) -> None:
+    run = parse_run("polarnet-ple-polar-n10-s0")
+    few: dict[str, Any] = {"paradigm": "po", "starts": 2}
+    staged = study(tmp_path, scale="quick", training={"refined_tours": 3, "stages": [few, {}]})
+    _, training = jobs.parse_train_spec(train_spec(staged, run))
+    assert (training.for_stage(0).starts, training.for_stage(1).refined_tours) == (2, 3)
+    staged = study(tmp_path, scale="quick", training={"refined_tours": 3, "stages": [{"starts": 2}, {}]})
+    with pytest.raises(
+        ConfigError, match=r"stages\[0\].refined_tours must not exceed the 2 tours of an instance, got 3"
+    ):
+        train_spec(staged, run)
+
+
 def test_size_that_the_study_does_not_name_takes_the_next_smaller_ones_settings(paper: StudyConfig) -> None:
     assert [jobs.size_config(paper, n).batch_size for n in (10, 50, 75, 100, 200)] == [256, 256, 256, 128, 128]
 

@@ -210,7 +210,7 @@ class TrainConfig(TrainingRecipe):
             raise ValueError(
                 f"starts must not exceed the {self.num_customers} customers of an instance, got {starts}; write all"
             )
-        if self.refined_tours > starts:
+        if PARADIGMS[self.paradigm].refines and self.refined_tours > starts:
             raise ValueError(
                 f"refined_tours must not exceed the {starts} tours of an instance, got {self.refined_tours}"
             )
