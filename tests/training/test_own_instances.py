@@ -244,6 +244,18 @@ def test_what_changed_or_does_not_fit_is_refused(files: list[Path], package: Pat
         source_of(config_of(instances_spec("town_maps:number")), CPU)
 
 
+def test_an_instance_without_a_solution_is_refused(files: list[Path]) -> None:
+    """Before the first step; those of a size that no stage has are never drawn."""
+    for path in (files[0], files[2]):
+        arrays = read_arrays(path)
+        arrays["demand_linehaul"][1, 2] = 31 / 30
+        write_arrays(path, arrays)
+    require_instances(config_of(instances_spec([str(path) for path in files[1:]])))
+    message = r"CVRP-8\.npz: instance 1 has no solution, customer 3: demand 1\.03333 exceeds the capacity 1; drop it"
+    with pytest.raises(DataError, match=message):
+        require_instances(config_of(instances_spec([str(path) for path in files])))
+
+
 @pytest.mark.parametrize(
     ("instances", "message"),
     [

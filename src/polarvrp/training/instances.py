@@ -15,14 +15,19 @@ import torch
 from torch import Tensor
 
 from polarvrp.config.training import TrainConfig, TrainingInstances
+from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.tours import first_impossible_customer
 from polarvrp.problem.variants import VARIANTS, Variant
 from polarvrp.study.instances import file_digest, generator_path, instances_spec
 
 logger = logging.getLogger(__name__)
+
+DISTANCES_AT_ONCE = 1 << 22
+"""Of instances that are looked through together, so that this takes little memory beside theirs."""
 
 
 class InstanceSource(Protocol):
@@ -129,7 +134,7 @@ def require_instances(config: TrainConfig) -> None:
 
     Raises:
         DataError: If files changed since the training was specified, are unusable, hold a variant that no stage trains
-            on, or nothing that a stage could train on.
+            on or an instance without a solution, or nothing that a stage could train on.
     """
     named = config.instances
     if named is None or named.generator is not None:
@@ -146,6 +151,7 @@ def require_instances(config: TrainConfig) -> None:
                 raise DataError(
                     f"{path} holds {variant}, on which no stage of this run trains; name the run -all, or drop the file"
                 )
+        _require_solvable(path, instances)
         held[instances.num_customers].update(variants)
     for stage in stages:
         if held[stage.num_customers].isdisjoint(stage.stages[0].variants):
@@ -194,6 +200,17 @@ def _sets(named: TrainingInstances) -> Iterator[tuple[Path, Instances[NodeArrays
         if file_digest(path) != digest:
             raise DataError(f"{path} holds other instances than when the training began; start it again")
         yield path, read_instances(path)
+
+
+def _require_solvable(path: Path, instances: Instances[NodeArrays]) -> None:
+    """Refuse a file with an instance that has no solution: the first step that draws it would not come to its end."""
+    count = max(DISTANCES_AT_ONCE // instances.num_nodes**2, 1)
+    for first in range(0, len(instances), count):
+        solvable = Environment(to_tensors(instances[first : first + count])).servable().all(1)
+        if not bool(solvable.all()):
+            index = first + solvable.tolist().index(False)
+            reason = first_impossible_customer(instances, index) or "a customer has less room than float32 can tell"
+            raise DataError(f"{path}: instance {index} has no solution, {reason}; drop it")
 
 
 def _nothing_for(stage: TrainConfig, named: TrainingInstances) -> DataError:
