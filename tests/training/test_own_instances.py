@@ -256,6 +256,20 @@ def test_an_instance_without_a_solution_is_refused(files: list[Path]) -> None:
         require_instances(config_of(instances_spec([str(path) for path in files])))
 
 
+def test_sets_of_several_depots_have_one_number_of_them(files: list[Path], tmp_path: Path) -> None:
+    write_set(three := tmp_path / "three.npz", "MDVRP", 8, 2, 1)
+    arrays = read_arrays(three)
+    fewer = {"locs": arrays["locs"][:, 1:], "num_depots": arrays["num_depots"] - 1}
+    write_arrays(two := tmp_path / "two.npz", arrays | fewer)
+    stages = [{"variants": ["CVRP", "MDVRP"]}]
+    for several in (two, three):
+        source = source_of(config_of(instances_spec([str(files[0]), str(several)]), stages=stages), CPU)
+        assert source.variants == ("CVRP", "MDVRP")
+    message = r"training\.instances of 8 customers have 2 and 3 depots; keep those of one number, beside any of one"
+    with pytest.raises(DataError, match=message):
+        source_of(config_of(instances_spec([str(two), str(three)]), stages=stages), CPU)
+
+
 @pytest.mark.parametrize(
     ("instances", "message"),
     [

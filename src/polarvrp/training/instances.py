@@ -167,7 +167,8 @@ def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
 
     Raises:
         ConfigError: If there is no such generator, or it is not callable.
-        DataError: If files changed since the training was specified, are unusable, or hold nothing for the stage.
+        DataError: If files changed since the training was specified, are unusable, hold nothing for the stage, or
+            instances with two numbers of several depots, of which no batch can be made.
     """
     named, variants = config.instances, config.stages[0].variants
     if named is None:
@@ -186,6 +187,12 @@ def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
                 logger.info("%s of %s is left out: another stage trains on it", variant, path)
     if not parts:
         raise _nothing_for(config, named)
+    depots = sorted({part.num_depots for some in parts.values() for part in some} - {1})
+    if len(depots) > 1:
+        raise DataError(
+            f"training.instances of {config.num_customers} customers have {' and '.join(map(str, depots))} depots; "
+            "keep those of one number, beside any of one depot"
+        )
     return StoredInstances({name: _joined(parts[name]) for name in variants if name in parts})
 
 
