@@ -11,9 +11,11 @@ import pytest
 from helpers.studies import study
 from polarvrp.config.study import StudyConfig
 from polarvrp.errors import ConfigError
+from polarvrp.files import write_text
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study import specs as jobs
 from polarvrp.study.experiments import study_runs
+from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import canonical, fingerprint, train_spec
 
@@ -287,6 +289,21 @@ def test_tours_to_refine_are_counted_in_stages_that_refine(tmp_path: Path) -> No
         ConfigError, match=r"stages\[0\].refined_tours must not exceed the 2 tours of an instance, got 3"
     ):
         train_spec(staged, run)
+
+
+def test_a_run_of_the_workflow_goes_on_from_no_weights_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever name; the workflow would remove them before the training reads them."""
+    monkeypatch.chdir(tmp_path)
+    run, other = (parse_run(f"polarnet-ple-polar-n10-s{seed}") for seed in (0, 1))
+    write_text(weights := Layout().weights(run.name), "x")
+    for model in (run.name, str(weights), str(weights.parent)):
+        own = study(tmp_path, scale="quick", training={"initial_weights": model})
+        jobs.require_other_weights(own, other)
+        with pytest.raises(ConfigError, match=f"run {run.name}: training.initial_weights are its own"):
+            jobs.require_other_weights(own, run)
+    jobs.require_other_weights(study(tmp_path, scale="quick"), run)
 
 
 def test_size_that_the_study_does_not_name_takes_the_next_smaller_ones_settings(paper: StudyConfig) -> None:

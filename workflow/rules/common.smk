@@ -320,7 +320,9 @@ def plain_spec(wildcards):
 
 
 def train_spec(wildcards):
-    return jobs.canonical(jobs.train_spec(study, parse_run(wildcards.run)))
+    run = parse_run(wildcards.run)
+    jobs.require_other_weights(study, run)
+    return jobs.canonical(jobs.train_spec(study, run))
 
 
 def evaluation_spec(wildcards):

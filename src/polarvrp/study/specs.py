@@ -125,6 +125,21 @@ def initial_weights_spec(study: StudyConfig, results: Layout | None = None) -> S
         raise DataError(f"training.initial_weights: {error}") from error
 
 
+def require_other_weights(study: StudyConfig, run: RunSpec) -> None:
+    """A run of the workflow goes on from no weights of its own, which the workflow removes before it trains the run.
+
+    Raises:
+        ConfigError: If it would.
+        DataError: If there are no such weights.
+    """
+    model, layout = study.training.initial_weights, Layout.of_scale(study.scale)
+    if model is not None and find_weights(model, layout).resolve() == layout.weights(run.name).resolve():
+        raise ConfigError(
+            f"run {run.name}: training.initial_weights are its own, whose place its training takes; train another "
+            "seed, or name a copy elsewhere"
+        )
+
+
 def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) -> Spec:
     """What a trained policy depends on; settings that its paradigm or encoder never reads are left out.
 
