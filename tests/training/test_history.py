@@ -1,12 +1,13 @@
 """Rows of a history: means of what the steps of an epoch added up, null where nothing was."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
 
 from helpers.model_samples import policy_of
-from polarvrp.config.training import TrainConfig
+from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.training.history import SCHEMA, epoch_row
 from polarvrp.training.objectives import MARGINS
@@ -41,6 +42,14 @@ def test_columns_are_null_where_nothing_was_measured(paradigm: str, changes: dic
     unmeasured = {"validation_cost", "validation_gap_percent", "seconds_validate"}
     assert set(row) == set(SCHEMA.names)
     assert {name for name, value in row.items() if value is None} == absent | unmeasured
+
+
+def test_a_greedy_tour_of_several_depots_has_no_mean_cost() -> None:
+    row, steps = epoch("polar", stages=(StageConfig(variants=("MDVRP",)),))
+    assert row["greedy_cost"] is None
+    assert all(math.isfinite(row[name]) for name in ("loss", "sampled_cost", "best_cost"))
+    row, steps = epoch("polar")
+    assert row["greedy_cost"] == pytest.approx(sum(one["greedy_cost"] for one in steps) / 8)
 
 
 def test_gaps_are_means_over_pairs_and_near_ties_are_numbers() -> None:

@@ -1,6 +1,7 @@
 """History of a training: one row per epoch, averaged from the sums that its steps returned."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,10 @@ SCHEMA = pa.schema(
     ]
 )
 """Columns of ``history.parquet``. ``seconds`` is the wall time of the steps, validation apart; costs are means over
-the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour; the improvement is a mean over refined tours; the
-change of log-likelihood is that from the original to the refined tour, their mean; the weight is that of the loss with
-refined tours, null without a ramp. Preferred pairs and near-ties are numbers, their gaps means; all null where no tours
-are compared."""
+the epoch's instances; ``greedy_cost`` is that of POLAR's extra tour, null in epochs with several depots, where that
+tour is never legal; the improvement is a mean over refined tours; the change of log-likelihood is that from the
+original to the refined tour, their mean; the weight is that of the loss with refined tours, null without a ramp.
+Preferred pairs and near-ties are numbers, their gaps means; all null where no tours are compared."""
 
 
 def epoch_row(
@@ -64,13 +65,14 @@ def epoch_row(
     """
     instances = sums["instances"]
     refined = int(sums.get("refined_tours", 0))
+    greedy_cost = sums.get("greedy_cost", math.inf)
     row: dict[str, Any] = {
         "epoch": epoch,
         "stage": stage,
         "learning_rate": learning_rate,
         "loss": sums["loss"] / instances,
         "sampled_cost": sums["sampled_cost"] / instances,
-        "greedy_cost": sums["greedy_cost"] / instances if "greedy_cost" in sums else None,
+        "greedy_cost": greedy_cost / instances if math.isfinite(greedy_cost) else None,
         "best_cost": sums["best_cost"] / instances,
         "validation_cost": validation.get("cost"),
         "validation_gap_percent": validation.get("gap_percent"),
