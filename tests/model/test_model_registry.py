@@ -13,7 +13,7 @@ from helpers.instances import sample
 from helpers.model_samples import SMALL
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
-from polarvrp.errors import ConfigError
+from polarvrp.errors import CheckpointMismatchError, ConfigError
 from polarvrp.model import registry
 from polarvrp.model.conditioning import Conditioning
 from polarvrp.model.decoder import PointerDecoder
@@ -37,8 +37,8 @@ class NodewiseStack(nn.Module):
         return Encoding(self.map(x), x.new_zeros(()))
 
 
-def build_toy(config: ModelConfig) -> Policy:
-    width = config.width
+def build_toy(config: ModelConfig, width: int | None = None) -> Policy:
+    width = width or config.width
     head = PlainHead(Linear(width, width))
     decoder = PointerDecoder(width, config.heads, state="full", map_logit_keys=False, head=head)
     return Policy(config, NodeEmbedding(width, "limit", bias=True), Conditioning(()), NodewiseStack(width), decoder)
@@ -64,6 +64,25 @@ def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_regis
     save_policy(tmp_path / "w.safetensors", policy, {})
     loaded, _ = load_policy(tmp_path / "w.safetensors", expected=policy.config)
     assert torch.equal(loaded.encode(sample()).embeddings, policy.encode(sample()).embeddings)
+
+
+def test_weights_of_a_registered_backbone_serve_another_size_if_they_fit(
+    no_registrations: None, tmp_path: Path
+) -> None:
+    register_backbone("toy", ("shared",), build_toy)
+    register_backbone("sized", ("shared",), lambda config: build_toy(config, 8 * config.num_customers))
+    path = tmp_path / "w.safetensors"
+    small, large = (ModelConfig(backbone="toy", encoder="shared", num_customers=size, **SMALL) for size in (20, 50))
+    policy = build_policy(small, seed=0)
+    save_policy(path, policy, {})
+    loaded, _ = load_policy(path, expected=large)
+    assert loaded.config == large
+    assert torch.equal(loaded.encode(sample()).embeddings, policy.encode(sample()).embeddings)
+    with pytest.raises(CheckpointMismatchError, match=r"wanted toy-shared; it has .*layers 2 instead of 3"):
+        load_policy(path, expected=large.replace(layers=3))
+    save_policy(path, build_policy(small.replace(backbone="sized"), seed=0), {})
+    with pytest.raises(CheckpointMismatchError, match=r"weights in .*w\.safetensors do not fit sized-shared"):
+        load_policy(path, expected=large.replace(backbone="sized"))
 
 
 def test_a_backbone_is_found_by_its_import_path() -> None:

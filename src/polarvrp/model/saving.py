@@ -83,10 +83,12 @@ def load_policy(
     except ConfigError as error:
         reason = "; ".join(str(error).splitlines())
         raise CheckpointMismatchError(f"{path} holds a network that does not exist here: {reason}") from error
-    if expected is not None and not _same_network(config, expected):
-        raise CheckpointMismatchError(
-            f"{path} holds {network_name(config)}, wanted {network_name(expected)}; {_difference(config, expected)}"
-        )
+    if expected is not None:
+        if not _same_network(config, expected):
+            raise CheckpointMismatchError(
+                f"{path} holds {network_name(config)}, wanted {network_name(expected)}; {_difference(config, expected)}"
+            )
+        policy = build_policy(expected, seed=0)
     try:
         policy.load_state_dict(tensors)
     except RuntimeError as error:
@@ -133,9 +135,10 @@ def _digest(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> str:
 
 
 def _same_network(first: ModelConfig, second: ModelConfig) -> bool:
+    """Whether weights of one may serve the other; what a size does to a user's own network, its weights tell."""
     if first.backbone in BACKBONES and second.backbone in BACKBONES:
         return architecture_of(first) == architecture_of(second) and first.backbone == second.backbone
-    return first == second
+    return first.replace(num_customers=second.num_customers) == second
 
 
 def _difference(got: ModelConfig, wanted: ModelConfig) -> str:
