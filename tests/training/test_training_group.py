@@ -11,7 +11,13 @@ from safetensors.torch import load_file
 
 from helpers.tiny_training import RUN, tiny_spec, validation_sets
 from polarvrp.cli.main import main
-from polarvrp.study.specs import canonical
+from polarvrp.errors import ConfigError
+from polarvrp.local_search.refinement import Refiner
+from polarvrp.study.layout import Layout
+from polarvrp.study.specs import canonical, parse_train_spec
+from polarvrp.training.group import Group
+from polarvrp.training.stages import StageNetworks
+from polarvrp.training.trainer import Trainer, TrainJob
 
 SPEC = tiny_spec(
     epochs=2,
@@ -57,3 +63,16 @@ def test_two_processes_equal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     weights, expected = load_file(two / "weights.safetensors"), load_file(one / "weights.safetensors")
     for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-5)
+
+
+def test_a_last_batch_too_small_for_all_processes_is_refused_at_once(tmp_path: Path) -> None:
+    """Of any stage; at the end of an epoch its work would be lost, again and again."""
+    spec = tiny_spec(stages=[{"instances_per_epoch": 12}, {}])  # batches of four, the very last one of two
+    model, config = parse_train_spec(spec)
+    state, output = tmp_path / "state", tmp_path / "weights.safetensors"
+    networks = StageNetworks(model, config, state, torch.device("cpu"), Layout())
+    job = TrainJob(RUN, spec, state, [], output, tracking=tmp_path)
+    message = "a batch of 2 instances cannot be shared by 3 processes; start fewer"
+    with Refiner(0) as refiner, pytest.raises(ConfigError, match=message):
+        Trainer(job, networks, config, state, refiner, Group(0, 3))
+    assert not state.exists()

@@ -163,6 +163,8 @@ class Trainer:
         self._folder = folder
         self._refiner = refiner
         self._group = group
+        for number in range(len(config.stages)):  # refused at once, not after the work of an epoch
+            group.shares(min(batch_sizes(config.for_stage(number))), 1)
         self._store = CheckpointStore(folder)
         self.position, tensors = self._store.load()
         if tensors and group.leads:
