@@ -77,6 +77,14 @@ def test_a_value_that_a_recipe_would_override_is_refused_by_name(
     assert getattr(training, key) == theirs
 
 
+def test_a_value_that_an_earlier_stage_alone_reads_is_refused_too(tmp_path: Path) -> None:
+    study = study_with(tmp_path, temperature=0.1, stages="[{paradigm: po}, {}]")
+    with pytest.raises(
+        ConfigError, match=r"training\.temperature is 0\.1, but the authors of filmmed train with 0\.03"
+    ):
+        train_spec(study, parse_run("filmmed-shared-rl-n50-s0"))
+
+
 def test_settings_that_a_recipe_says_nothing_about_and_suffixes_are_free(tmp_path: Path) -> None:
     study = study_with(tmp_path, temperature=0.1, weight_decay=0.01)
     for name in ("filmmed-shared-rl-n50-s0", "filmmed-shared-po-n50-alpha0.07-s0", "mtpomo-shared-po-n50-s0"):

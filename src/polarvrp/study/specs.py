@@ -235,7 +235,8 @@ def _require_agreement(study: StudyConfig, run: RunSpec, recipe: Mapping[str, An
         ConfigError: If one would; the message names both.
     """
     usual = TrainingRecipe()
-    for key in TrainingRecipe.model_fields.keys() & recipe.keys() - set(unread_settings({run.paradigm})):
+    paradigms = {stage.paradigm or run.paradigm for stage in study.training.stages} or {run.paradigm}
+    for key in TrainingRecipe.model_fields.keys() & recipe.keys() - set(unread_settings(paradigms)):
         ours, theirs = getattr(study.training, key), recipe[key]
         if ours not in (getattr(usual, key), theirs) and getattr(run, key, None) is None:
             raise ConfigError(
