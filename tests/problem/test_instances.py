@@ -10,7 +10,10 @@ import torch
 
 from helpers.instances import generated
 from polarvrp.errors import DataError
-from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
+from polarvrp.files import provenance, read_parquet
+from polarvrp.problem.instances import Instances, NodeArrays, instance_digests, to_arrays, to_tensors
+from polarvrp.solutions.origin import DIGESTS
+from polarvrp.study.shipped import SHIPPED
 
 
 @pytest.fixture
@@ -65,3 +68,11 @@ def test_precision_changes_floats_only(instances: Instances[NodeArrays]) -> None
     assert tensors.locs.dtype == tensors.distance_limit.dtype == torch.float64
     assert tensors.open_route.dtype == tensors.flags.dtype == torch.bool
     assert tensors.backhaul_class.dtype == torch.int64
+
+
+@pytest.mark.parametrize("variant", ["CVRP", "OVRPBLTW"])
+def test_digests_are_those_that_earlier_files_of_solutions_name(variant: str) -> None:
+    """Of a model that ships, like those of everybody's results; with other digests no table would take either."""
+    path = SHIPPED / "pretrained-n20" / "evaluations" / f"{variant}-n20.parquet"
+    digests = instance_digests(generated(variant, 20, 100))
+    assert provenance(read_parquet(path))[DIGESTS] == {str(number): one for number, one in enumerate(digests)}
