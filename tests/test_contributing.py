@@ -4,6 +4,7 @@ Blocks of an example whose first line is ``# name`` become files of that name; t
 order, in one fresh interpreter.
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -19,6 +20,11 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = TEXT.partition("\n# Worked examples\n")[2]
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", EXAMPLES, re.M | re.S))
 NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
+
+PACKAGE = ROOT / "src" / "polarvrp"
+CONSTRAINT = TEXT.partition("\n## A constraint\n")[2].partition("\n# Worked examples\n")[0]
+PLACES = re.findall(r"^\d+\. (.*?)(?=^\d+\. |^\n)", CONSTRAINT, re.M | re.S)
+CONSTRAINT_ARRAYS = {"backhaul_class", "demand_backhaul", "distance_limit", "open_route", "time_windows"}
 
 
 def blocks(section: str) -> list[tuple[str, str]]:
@@ -88,3 +94,31 @@ def test_the_list_of_checks_is_that_of_the_makefile(command: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert f"| `{command}` |" in TEXT
     assert re.search(rf"&& {re.escape(command)}$", makefile, re.M)
+
+
+def modules_of(place: str) -> set[Path]:
+    """Modules of the package that a place of a constraint names, alone or by their folder."""
+    named = [PACKAGE / name for name in re.findall(r"`(?!tests/)(\w+/[\w./]+)`", place)]
+    return {module for path in named for module in ([path] if path.suffix == ".py" else path.glob("*.py"))}
+
+
+def names_in(module: Path) -> set[str]:
+    """Attributes, keywords and texts in the code of a module."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)) | ast.Constant(value=str(name)):
+                found.add(name)
+    return found
+
+
+def test_names_of_the_places_of_a_constraint_stand_in_their_files() -> None:
+    assert len(PLACES) == 14
+    for place in PLACES:
+        code = "\n".join(module.read_text(encoding="utf-8") for module in modules_of(place))
+        assert [name for name in re.findall(r"`(\w+)`", place) if not re.search(rf"\b{name}\b", code)] == [], place
+
+
+def test_every_module_that_reads_a_constraint_is_a_place_of_one() -> None:
+    reading = {module for module in PACKAGE.rglob("*.py") if CONSTRAINT_ARRAYS & names_in(module)}
+    assert reading - {module for place in PLACES for module in modules_of(place)} == set()
