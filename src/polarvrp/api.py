@@ -207,17 +207,18 @@ def solve(
     each instance. The first call on a GPU also compiles, which its seconds include.
 
     An instance of ``read_library`` is solved by both under one limit, as ``polarvrp solve`` does: the network builds
-    tours, PyVRP improves the best of them. Its cost counts distances as the file's set does.
+    tours, from as many starts and symmetries as fit, and PyVRP improves the best of them. Its cost counts distances as
+    the file's set does.
 
     Args:
         instances: B instances of one variant, or one of ``read_library``.
         model: Of ``load_model``; None for a solver.
-        augmentations: With a model: symmetries, 1 to 8; more take longer and are never worse.
+        augmentations: Of a set with a model: symmetries, 1 to 8; more take longer and are never worse.
         solver: Without a model: ``pyvrp`` or ``ortools``.
         seconds: Without a model, and for a library instance: wall-clock limit of each, one thread; 1 by default.
         seed: Of the solver.
-        workers: Without a model: processes that solve side by side. More than 1 start new processes, so a script
-            needs ``if __name__ == "__main__":``.
+        workers: Of a set without a model: processes that solve side by side. More than 1 start new processes, so a
+            script needs ``if __name__ == "__main__":``.
 
     Returns:
         One solution an instance, in order, each priced and checked exactly. One that was not solved, because a
