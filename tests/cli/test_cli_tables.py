@@ -30,6 +30,17 @@ def test_tables_prints_each_path(root: Path, capsys: pytest.CaptureFixture[str])
     assert all((root / "tables" / line.rpartition("/")[2]).is_file() for line in printed)
 
 
+def test_without_a_scale_that_of_the_configuration_counts(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.yaml").write_text("scale: laptop\n")
+    for own, scale in ((["--scale", "quick"], "quick"), ([], "laptop")):
+        assert main(["tables", "in_distribution", "--results", str(root), *own]) == 0
+        assert f"Scale {scale}:" in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
+
+
 def test_runs_limit_the_table(root: Path) -> None:
     assert main(["tables", "in_distribution", "--results", str(root), "--runs", RUN]) == 0
     assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")

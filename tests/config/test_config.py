@@ -11,7 +11,7 @@ from pydantic import Field
 
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
 from polarvrp.config.base import Section
-from polarvrp.config.loading import load_study, read_yaml
+from polarvrp.config.loading import load_study, read_yaml, usual_scale
 from polarvrp.config.model import ModelConfig
 from polarvrp.config.study import SCALES, StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
@@ -67,6 +67,15 @@ def test_config_and_scales_share_no_key_and_leave_none_to_a_default() -> None:
         inner = {keys[len(path)] for keys in STUDY_SECTIONS if len(keys) > len(path)}
         assert not (set(left) & set(right)) - inner, path
         assert set(left) | set(right) == set(cls.model_fields), path
+
+
+def test_the_usual_scale_is_that_of_the_file(tmp_path: Path) -> None:
+    assert usual_scale(tmp_path) == usual_scale(ROOT / "config") == "quick"
+    write(tmp_path / "config.yaml", {"scale": "paper"})
+    assert usual_scale(tmp_path) == "paper"
+    write(tmp_path / "config.yaml", {"scale": "huge"})
+    with pytest.raises(ConfigError, match="scale must be one of"):
+        usual_scale(tmp_path)
 
 
 @pytest.mark.parametrize("scale", SCALES)

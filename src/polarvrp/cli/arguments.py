@@ -67,16 +67,21 @@ def add_results_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale",
         choices=SCALES,
-        default="quick",
-        help="scale of the results, said in each table and figure (default: quick)",
+        help="scale of the results, said in each table and figure (default: that of config/config.yaml, else quick)",
     )
 
 
-def results_folder(options: argparse.Namespace) -> Path:
-    """The folder that was named, else the scale's."""
+def results_of(options: argparse.Namespace) -> tuple[Path, str]:
+    """The folder that was named, else the scale's, and the scale.
+
+    Raises:
+        ConfigError: If none was named and ``config/config.yaml`` is of no use.
+    """
+    from polarvrp.config.loading import usual_scale
     from polarvrp.study.layout import Layout
 
-    return options.results or Layout.of_scale(options.scale).root
+    scale = options.scale or usual_scale()
+    return options.results or Layout.of_scale(scale).root, scale
 
 
 def add_labels_argument(parser: argparse.ArgumentParser) -> None:

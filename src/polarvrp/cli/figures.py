@@ -3,7 +3,7 @@
 import argparse
 import logging
 
-from polarvrp.cli.arguments import add_labels_argument, add_results_arguments, results_folder
+from polarvrp.cli.arguments import add_labels_argument, add_results_arguments, results_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def execute(options: argparse.Namespace) -> int:
 
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it reports each embedded glyph
     runs = None if options.runs is None else tuple(options.runs)
-    results = Results(results_folder(options), options.scale, runs, own_labels=options.labels)
+    results = Results(*results_of(options), runs, own_labels=options.labels)
     for path in draw_figures(results, options.names):
         print(path)
     return 0

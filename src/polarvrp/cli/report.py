@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from polarvrp.cli.arguments import add_results_arguments, results_folder
+from polarvrp.cli.arguments import add_results_arguments, results_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +23,11 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.tables.report import write_report
     from polarvrp.tables.sources import Results
 
-    results = Results(results_folder(options), options.scale)
+    results = Results(*results_of(options))
     output = options.output or results.layout.report
     if options.output is not None:
         inputs = [*results.layout.root.glob("tables/*"), *results.layout.root.glob("figures/*")]
-        require_output(output, ".html", {"report": options.scale}, inputs)
+        require_output(output, ".html", {"report": results.scale}, inputs)
     write_report(results, output, options.names)
     print(output)
     return 0

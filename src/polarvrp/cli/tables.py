@@ -7,7 +7,7 @@ from polarvrp.cli.arguments import (
     add_labels_argument,
     add_results_arguments,
     external_methods,
-    results_folder,
+    results_of,
 )
 
 
@@ -32,7 +32,7 @@ def execute(options: argparse.Namespace) -> int:
 
     runs = None if options.runs is None else tuple(options.runs)
     external = external_methods(options)
-    results = Results(results_folder(options), options.scale, runs, options.reference, options.labels, external)
+    results = Results(*results_of(options), runs, options.reference, options.labels, external)
     for path in build_tables(results, options.names):
         print(path)
     return 0

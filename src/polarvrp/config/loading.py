@@ -84,6 +84,19 @@ def scale_file(config: Mapping[str, Any]) -> str:
     return f"scales/{scale}.yaml"
 
 
+def usual_scale(folder: Path = Path("config")) -> str:
+    """The scale that ``config.yaml`` names, ``quick`` where there is no such file.
+
+    Args:
+        folder: Holds ``config.yaml``.
+
+    Raises:
+        ConfigError: If the file is no YAML mapping, or there is no such scale.
+    """
+    path = folder / "config.yaml"
+    return Path(scale_file(read_yaml(path))).stem if path.is_file() else "quick"
+
+
 def load_study(overrides: Path | None = None, folder: Path = Path("config"), scale: str | None = None) -> StudyConfig:
     """The study of the configuration files, merged as the workflow merges them.
 
