@@ -108,6 +108,31 @@ def test_bumped_version_reaches_those_that_use_it(
     assert all(before[name] != after[name] for name in before if name.split()[0] in prefixes)
 
 
+def test_pictures_and_the_report_follow_a_code_version_of_their_own(
+    quick: StudyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another way of drawing makes them anew, and no table."""
+
+    def made() -> dict[str, str]:
+        runs = study_runs(quick)[:2]
+        return {
+            "figure": canonical(jobs.figure_spec(quick, "training_curves", runs)),
+            "report": canonical(jobs.report_spec(quick, quick.experiments)),
+            "table": canonical(jobs.table_spec(quick, "training_cost", runs)),
+        }
+
+    before = made()
+    assert len(set(before.values())) == 3
+    monkeypatch.setattr(jobs, "FIGURE_CODE_VERSION", 99)
+    after = made()
+    assert {name for name in before if before[name] != after[name]} == {"figure", "report"}
+
+
+def test_a_picture_follows_the_runs_that_it_shows(quick: StudyConfig) -> None:
+    first, second = study_runs(quick)[:2]
+    assert jobs.figure_spec(quick, "embeddings", [first]) != jobs.figure_spec(quick, "embeddings", [first, second])
+
+
 def test_flags_of_unseen_variants_change_their_evaluations_only(tmp_path: Path, quick: StudyConfig) -> None:
     run = parse_run("polarnet-ple-polar-n10-s0")
     for key, value in (("mask_unseen_flags", True), ("mb_sets_b", False)):

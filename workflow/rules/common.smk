@@ -195,8 +195,13 @@ def drawn(names):
     return [layout.figure(name) for name in names if EXPERIMENTS[name].figure]
 
 
+def reported():
+    """Experiments of the report: the study's tables, and all that are figures alone."""
+    return [name for name in EXPERIMENTS if name in study.experiments or name not in table_names()]
+
+
 def figures():
-    return drawn(name for name in EXPERIMENTS if name in study.experiments or name not in table_names())
+    return drawn(reported())
 
 
 def own_labels():
@@ -368,6 +373,14 @@ def table_spec(table):
         there = [path for path in solver_rows(table) if Path(path).exists()]
         spec |= {"solved": {path: Path(path).stat().st_mtime_ns for path in there}} if there else {}
     return jobs.canonical(spec)
+
+
+def figure_spec(figure):
+    return jobs.canonical(jobs.figure_spec(study, figure, listed_runs(figure)))
+
+
+def report_spec(wildcards):
+    return jobs.canonical(jobs.report_spec(study, reported()))
 
 
 # Single settings, as command lines want them

@@ -11,7 +11,8 @@ rule write_report:
         "../envs/main.yaml"
     threads: 1
     params:
-        names=[name for name in EXPERIMENTS if name in study.experiments or name not in table_names()],
+        spec=report_spec,
+        names=reported(),
         results=results_root,
         scale=study.scale,
     shell:

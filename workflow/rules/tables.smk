@@ -60,6 +60,7 @@ for name, experiment in EXPERIMENTS.items():
                 "../envs/main.yaml"
             threads: 1
             params:
+                spec=lambda wildcards, name=name: figure_spec(name),
                 name=name,
                 results=results_root,
                 scale=study.scale,

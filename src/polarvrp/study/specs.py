@@ -30,13 +30,15 @@ from polarvrp.study.runs import SUFFIXES, RunSpec
 from polarvrp.study.shipped import WEIGHTS, shipped_folder, shipped_models, shipped_name, shipped_size
 from polarvrp.study.weights import find_weights, weights_digest
 
-# Bump one of these when the code it names computes other numbers: its jobs, and those that use them, run again.
+# Bump one of these when the code it names computes other numbers, or draws them otherwise: its jobs, and those that use
+# them, run again.
 DATASET_CODE_VERSION = 1
 REFERENCE_CODE_VERSION = 1
 TRAIN_CODE_VERSION = 3
 EVALUATION_CODE_VERSION = 2
 ANALYSIS_CODE_VERSION = 1
 TABLE_CODE_VERSION = 3
+FIGURE_CODE_VERSION = 1
 
 PROTOCOLS = unseen_protocols(masked=False)
 """Rules that unseen variants are solved by, each from the same trained policies."""
@@ -348,6 +350,21 @@ def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
         "runs": [run.name for run in runs],
         "shipped": {str(size): _shipped_digest(size) for size in sizes},
     }
+
+
+def figure_spec(study: StudyConfig, figure: str, runs: Iterable[RunSpec]) -> Spec:
+    """What a picture depends on beside the files that it reads."""
+    return {
+        "code": FIGURE_CODE_VERSION,
+        "figure": figure,
+        "scale": study.scale,
+        "runs": [run.name for run in runs],
+    }
+
+
+def report_spec(study: StudyConfig, experiments: Iterable[str]) -> Spec:
+    """What the page of all tables and figures depends on beside these."""
+    return {"code": FIGURE_CODE_VERSION, "report": list(experiments), "scale": study.scale}
 
 
 def _shipped_digest(num_customers: int) -> str:
