@@ -1,12 +1,16 @@
 """Routes of a sample instance of each variant."""
 
+from pathlib import Path
+
 import pytest
 from matplotlib.figure import Figure
 
 from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.cli.main import main
+from polarvrp.files import write_text
 from polarvrp.problem.datasets import read_instances
+from polarvrp.study import shipped
 from polarvrp.tables.figures import draw_figure
 from polarvrp.tables.sources import MissingResultsError, Results
 
@@ -18,13 +22,17 @@ def quick(folder: ResultsFolder) -> Results:
     """Four customers; variants with a closed, an open and a multi-depot tour, the last without a test set."""
     results = Results(folder.root, "quick")
     for variant in ("OVRPB", "CVRP"):
-        path = str(folder.root / "datasets" / "test" / f"{variant}-n4.npz")
-        words = ["--variant", variant, "--num-customers", "4", "--instances", "2", "--seed", "1234"]
-        assert main(["generate", *words, "--output", path]) == 0
+        generate(folder, variant, 4)
     for variant in ("CVRP", "OVRPB", "MDVRP"):
         folder.solve(RUN, variant, 4, [3.25, 4.0], actions=(1, 2, 0, 3, 4))
         folder.solve("cada-shared-rl-n4-s0", variant, 4, [9.0, 9.0], actions=(1, 2, 0, 3, 4))
     return results
+
+
+def generate(folder: ResultsFolder, variant: str, num_customers: int) -> None:
+    path = str(folder.root / "datasets" / "test" / f"{variant}-n{num_customers}.npz")
+    words = ["--variant", variant, "--num-customers", str(num_customers), "--instances", "2", "--seed", "1234"]
+    assert main(["generate", *words, "--output", path]) == 0
 
 
 def drawn(results: Results) -> Figure:
@@ -48,3 +56,21 @@ def test_without_test_sets_there_is_nothing_to_draw(folder: ResultsFolder) -> No
     folder.solve(RUN, "CVRP", 4, [3.0])
     with pytest.raises(MissingResultsError, match="holds no evaluations beside their test sets at scale quick"):
         drawn(Results(folder.root, "quick"))
+
+
+def test_a_shipped_model_of_a_size_that_the_scale_does_not_have_is_left_out(
+    folder: ResultsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As scale quick leaves solutions of one in the folder that it shares with scale paper."""
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "pretrained")
+    write_text(shipped.SHIPPED / "pretrained-n4" / "weights.safetensors", "")
+    for variant in ("CVRP", "OVRPB"):
+        generate(folder, variant, 4)
+        folder.solve("pretrained-n4", variant, 4, [3.25], actions=(1, 2, 0, 3, 4), split="shipped")
+    generate(folder, "CVRP", 50)
+    folder.solve("polarnet-ple-polar-n50-s0", "CVRP", 50, [9.0], actions=(1, 2, 0, 3, 4))
+    titles = [drawn(Results(folder.root, scale)).get_suptitle() for scale in ("quick", "paper")]
+    assert [title.partition("\n")[0].rpartition(": ")[2] for title in titles] == [
+        "Ours (shipped, n=4), n=4",
+        "Ours, n=50",
+    ]

@@ -72,6 +72,8 @@ def _model(results: Results) -> Drawn | None:
     layout, labels, found = results.layout, results.labels, []
     for name in shipped_models():
         size = shipped_size(name)
+        if not results.has_size(size):
+            continue
         solutions = partial(layout.shipped_evaluation, name, num_customers=size)
         found.append(_drawn(results, method_label(shipped_method(size), labels), size, solutions))
     ranked = sorted(results.evaluated_runs(), key=lambda run: method_rank(run.method, labels))
