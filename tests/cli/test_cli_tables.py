@@ -46,6 +46,12 @@ def test_runs_limit_the_table(root: Path) -> None:
     assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
 
 
+def test_variants_limit_the_table(root: Path) -> None:
+    ResultsFolder(root).evaluate(RUN, 3.0, variants=("OVRP",))
+    assert main(["tables", "in_distribution", "--results", str(root), "--variants", "OVRP"]) == 0
+    assert set(pq.read_table(root / "tables" / "in_distribution.parquet")["variant"].to_pylist()) == {"OVRP"}
+
+
 def test_gaps_to_the_best_known_costs(root: Path) -> None:
     ResultsFolder(root).solve("best_known", "CVRP", 10, [9.0, 9.0])
     command = ["tables", "in_distribution", "--results", str(root), "--reference", "best_known"]
@@ -86,6 +92,7 @@ def test_figures_prints_each_path(root: Path, capsys: pytest.CaptureFixture[str]
         (["tables", "--scale", "paper"], "holds no results"),  # only quick results exist
         (["tables", "in_distribution", "--runs", "polarnet"], "'polarnet' names no run"),  # no run's name
         (["tables", "in_distribution", "--runs", "mtpomo-shared-rl-n10-s0"], "does not exist"),  # a run not made yet
+        (["tables", "in_distribution", "--variants", "VRPTWL"], "unknown variant 'VRPTWL'"),  # in another order
         (["tables", "in_distribution", "--reference", "best_known"], "polarvrp reference INSTANCES.npz --best-of"),
         (["figures", "gaps"], "unknown figure 'gaps'"),  # a typo
         (["figures", "zero_shot"], "make it with: polarvrp tables zero_shot"),  # no table yet

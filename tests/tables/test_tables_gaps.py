@@ -128,6 +128,23 @@ def test_variants_are_split_between_the_two_tables(folder: ResultsFolder, quick:
     assert {row["variant"] for row in table_rows(quick, "zero_shot")} == {"VRPMB", "MDVRP"}
 
 
+def test_only_the_named_variants_are_looked_at(folder: ResultsFolder) -> None:
+    """As where a study of more variants, whose models were others, left its solutions in the same folder."""
+    run = f"{OURS}-n10-s0"
+    folder.evaluate(run, 5.0, variants=("CVRP", "OVRP", "MDVRP", "VRPMB"))
+    folder.solve(run, "VRPMB", 10, [10.1] * 2, split="test-published")
+    part = Results(folder.root, "quick", variants=("CVRP", "MDVRP"))
+    for table, variants in (
+        ("in_distribution", {"CVRP"}),
+        ("zero_shot", {"MDVRP"}),
+        ("training_paradigms", {"CVRP"}),
+    ):
+        assert {row["variant"] for row in table_rows(part, table)} == variants
+    assert {row["variants"] for row in table_rows(part, "gap_by_time")} == {1}
+    solvers = Results(folder.root, "quick", only=(), variants=("OVRP",))
+    assert [(row["variant"], row["method"]) for row in table_rows(solvers, "in_distribution")] == [("OVRP", "pyvrp")]
+
+
 def test_unseen_variants_are_listed_by_both_protocols(folder: ResultsFolder, quick: Results) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("MDVRP", "VRPMB"))
     for variant, cost in (("VRPMB", 10.1), ("MDVRP", 10.2)):

@@ -92,6 +92,7 @@ def test_labels_and_paths_of_a_study_are_one_argument_each(noted: Workflow, tmp_
     assert list(training["instances"]["files"]) == [f"{HOSTILE}/mine.npz"]
     assert training["stages"][0]["name"] == HOSTILE
     assert json.loads(option(made["tables"], "--labels")) == {"cada-shared-po": label}
+    assert option(made["tables"], "--variants") == "CVRP"
     (method,) = json.loads(option(made["tables"], "--external"))
     assert (method["label"], method["files"]) == (f"{label}!", ["a*/theirs.parquet"])
     require_nothing_ran(tmp_path)

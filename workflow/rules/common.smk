@@ -410,3 +410,8 @@ def flags_options(masked):
 
 def only_runs(runs):
     return ["--runs", *(run.name for run in runs)] if runs else []
+
+
+def only_variants():
+    """Option of the commands that look for solutions; none where the study has every variant."""
+    return [] if set(STUDY_VARIANTS) == set(VARIANTS) else ["--variants", *STUDY_VARIANTS]

@@ -29,13 +29,14 @@ for name, experiment in EXPERIMENTS.items():
                 results=results_root,
                 scale=study.scale,
                 runs=lambda wildcards, name=name: only_runs(listed_runs(name)),
+                variants=only_variants(),
                 reference="" if study.datasets.test_seed == PUBLISHED_SEED else "--reference pyvrp",
                 labels=own_labels(),
                 external=external_methods(),
                 caption=experiment.caption,
             shell:
                 "python -m polarvrp tables {params.name} --results {params.results} --scale {params.scale}"
-                " {params.reference} {params.runs} --labels {params.labels:q} {params.external}"
+                " {params.reference} {params.runs} {params.variants} --labels {params.labels:q} {params.external}"
                 " > {log} 2>&1"
 
     if experiment.figure:
@@ -65,8 +66,9 @@ for name, experiment in EXPERIMENTS.items():
                 results=results_root,
                 scale=study.scale,
                 runs=lambda wildcards, name=name: only_runs(listed_runs(name)),
+                variants=only_variants(),
                 labels=own_labels(),
                 caption=experiment.figure.caption,
             shell:
                 "python -m polarvrp figures {params.name} --results {params.results} --scale {params.scale}"
-                " {params.runs} --labels {params.labels:q} > {log} 2>&1"
+                " {params.runs} {params.variants} --labels {params.labels:q} > {log} 2>&1"

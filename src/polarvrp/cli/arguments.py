@@ -84,6 +84,22 @@ def results_of(options: argparse.Namespace) -> tuple[Path, str]:
     return options.results or Layout.of_scale(scale).root, scale
 
 
+def add_variants_argument(parser: argparse.ArgumentParser) -> None:
+    """Which variants are looked at."""
+    parser.add_argument("--variants", nargs="+", metavar="V", help="only these variants; default: all that were solved")
+
+
+def chosen_variants(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """The variants of ``--variants``, None for all.
+
+    Raises:
+        ConfigError: If one does not exist.
+    """
+    from polarvrp.problem.variants import parse_variant
+
+    return None if options.variants is None else tuple(parse_variant(name).name for name in options.variants)
+
+
 def add_labels_argument(parser: argparse.ArgumentParser) -> None:
     """How methods of the study's own are printed."""
     parser.add_argument(

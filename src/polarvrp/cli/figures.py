@@ -3,7 +3,13 @@
 import argparse
 import logging
 
-from polarvrp.cli.arguments import add_labels_argument, add_results_arguments, results_of
+from polarvrp.cli.arguments import (
+    add_labels_argument,
+    add_results_arguments,
+    add_variants_argument,
+    chosen_variants,
+    results_of,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; all that have tables when left out")
     add_results_arguments(parser)
     parser.add_argument("--runs", nargs="+", metavar="RUN", help="only curves of these runs; default: all trained ones")
+    add_variants_argument(parser)
     add_labels_argument(parser)
 
 
@@ -21,7 +28,8 @@ def execute(options: argparse.Namespace) -> int:
 
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it reports each embedded glyph
     runs = None if options.runs is None else tuple(options.runs)
-    results = Results(*results_of(options), runs, own_labels=options.labels)
+    variants = chosen_variants(options)
+    results = Results(*results_of(options), runs, own_labels=options.labels, variants=variants)
     for path in draw_figures(results, options.names):
         print(path)
     return 0

@@ -6,6 +6,8 @@ from polarvrp.cli.arguments import (
     add_external_argument,
     add_labels_argument,
     add_results_arguments,
+    add_variants_argument,
+    chosen_variants,
     external_methods,
     results_of,
 )
@@ -21,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what gaps are taken to (default: published-pyvrp at its sizes, else pyvrp)",
     )
     parser.add_argument("--runs", nargs="+", metavar="RUN", help="only these runs; default: all that have results")
+    add_variants_argument(parser)
     add_labels_argument(parser)
     add_external_argument(parser)
 
@@ -32,7 +35,8 @@ def execute(options: argparse.Namespace) -> int:
 
     runs = None if options.runs is None else tuple(options.runs)
     external = external_methods(options)
-    results = Results(*results_of(options), runs, options.reference, options.labels, external)
+    variants = chosen_variants(options)
+    results = Results(*results_of(options), runs, options.reference, options.labels, external, variants)
     for path in build_tables(results, options.names):
         print(path)
     return 0

@@ -124,7 +124,8 @@ def _run_rows(results: Results, run: RunSpec) -> Iterator[dict[str, Any]]:
         def file_of(variant: str, split: str = split) -> Path:
             return layout.evaluation(run.name, variant, run.num_customers, split)
 
-        sets = [InstanceSet(name, run.num_customers) for name in IN_DISTRIBUTION_ORDER if file_of(name).is_file()]
+        variants = filter(results.has_variant, IN_DISTRIBUTION_ORDER)
+        sets = [InstanceSet(name, run.num_customers) for name in variants if file_of(name).is_file()]
         solved = []
         for test_set in sets:
             origin = Origin(test_set.variant, run.num_customers, "run", run.name)
@@ -139,7 +140,7 @@ def _solver_rows(results: Results, solver: str, size: int) -> Iterator[dict[str,
     """Of a solver: its limit and the parts of it, of which the first instances of each set were solved."""
     for part in LIMITS:
         solved = []
-        for name in IN_DISTRIBUTION_ORDER:
+        for name in filter(results.has_variant, IN_DISTRIBUTION_ORDER):
             test_set, path = InstanceSet(name, size), results.layout.limited(solver, part, name, size)
             if path.is_file():
                 origin = Origin(name, size, "solver", solver)

@@ -86,7 +86,9 @@ def _model(results: Results) -> Drawn | None:
 
 def _drawn(results: Results, label: str, size: int, solutions: Callable[[str], Path]) -> Drawn:
     at_hand = [
-        name for name in VARIANTS if solutions(name).is_file() and results.dataset(InstanceSet(name, size)).is_file()
+        name
+        for name in filter(results.has_variant, VARIANTS)
+        if solutions(name).is_file() and results.dataset(InstanceSet(name, size)).is_file()
     ]
     return Drawn(label, size, solutions, sorted(at_hand, key=variant_rank))
 

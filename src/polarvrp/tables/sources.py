@@ -59,6 +59,7 @@ class Results:
         against: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
         own_labels: Label of each method that the study compares beside those of the catalog, by its stem.
         external: Methods whose imported solutions the main tables list.
+        variants: Variants to look at, None for all.
     """
 
     root: Path
@@ -67,6 +68,7 @@ class Results:
     against: str | None = None
     own_labels: Mapping[str, str] = field(default_factory=dict)
     external: tuple[ExternalMethod, ...] = ()
+    variants: tuple[str, ...] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -82,6 +84,10 @@ class Results:
     def has_size(self, num_customers: int) -> bool:
         """Whether the study has this size; files of another scale may lie in the same folder."""
         return self.scale != PAPER_SCALE or num_customers in PUBLISHED_SIZES
+
+    def has_variant(self, variant: str) -> bool:
+        """Whether the study has this variant; solutions of others, by earlier models, may lie in the same folder."""
+        return self.variants is None or variant in self.variants
 
     def evaluated_runs(self) -> list[RunSpec]:
         """Runs with evaluations of test sets."""
@@ -101,7 +107,7 @@ class Results:
 
     def evaluated_sets(self, run: RunSpec, variants: Iterable[str], protocol: str = "strict") -> list[InstanceSet]:
         """Test sets of the run's own size, of these variants, that it was evaluated on by a protocol."""
-        sets = [InstanceSet(variant, run.num_customers) for variant in variants]
+        sets = [InstanceSet(variant, run.num_customers) for variant in filter(self.has_variant, variants)]
         return [test_set for test_set in sets if self._evaluation(run, test_set, protocol).is_file()]
 
     def solved_sets(self, solver: str, variants: Iterable[str]) -> list[InstanceSet]:
@@ -109,7 +115,7 @@ class Results:
         pattern = self.layout.reference(TEST, solver, "*", "*")
         names = [path.stem.rpartition("-n") for path in pattern.parent.glob(pattern.name)]
         sizes = sorted({int(size) for _, _, size in names if size.isdecimal() and self.has_size(int(size))})
-        sets = [InstanceSet(variant, size) for variant in variants for size in sizes]
+        sets = [InstanceSet(variant, size) for variant in filter(self.has_variant, variants) for size in sizes]
         return [test_set for test_set in sets if self._solutions(solver, test_set).is_file()]
 
     def evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str = "strict") -> pd.DataFrame:
