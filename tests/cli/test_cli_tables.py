@@ -52,6 +52,15 @@ def test_variants_limit_the_table(root: Path) -> None:
     assert set(pq.read_table(root / "tables" / "in_distribution.parquet")["variant"].to_pylist()) == {"OVRP"}
 
 
+def test_the_comparison_reads_the_named_tables(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--results", str(root)]
+    assert main(["tables", "in_distribution", *common]) == 0
+    assert main(["tables", "paper_comparison", *common, "--compared", "in_distribution", "set_x"]) == 0
+    capsys.readouterr()
+    assert main(["tables", "paper_comparison", *common, "--compared", "set_x"]) == 2
+    assert "table paper_comparison has no results" in capsys.readouterr().err
+
+
 def test_gaps_to_the_best_known_costs(root: Path) -> None:
     ResultsFolder(root).solve("best_known", "CVRP", 10, [9.0, 9.0])
     command = ["tables", "in_distribution", "--results", str(root), "--reference", "best_known"]

@@ -9,6 +9,7 @@ import pytest
 from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.backbones import grid_backbones
 from polarvrp.catalog.methods import METHODS
+from polarvrp.errors import ConfigError
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.claims import UNSEEN_WINS, claims, method_gaps, reduction_percent, wins
 from polarvrp.tables.notes import misprints
@@ -137,6 +138,19 @@ def test_the_paper_s_rules_of_unseen_variants_are_the_published_ones(folder: Res
     gaps = [row["gap_percent"] for row in table_rows(paper, "zero_shot") if row["protocol"] == "published"]
     average = found["zero_shot", "average-n100", f"{OURS} gap_percent"]
     assert average["paper"] == pytest.approx(21.3, abs=0.05) and average["ours"] == pytest.approx(sum(gaps) / 32)
+
+
+def test_only_the_named_tables_are_compared(folder: ResultsFolder, paper: Results) -> None:
+    """As where an earlier study left a table in the same folder, which is no input of the comparison."""
+    folder.solve(f"{OURS}-n50-s0", "CVRP", 50, [20.0])
+    folder.solve_set_x(f"{OURS}-n100-s0", {"X-n101-k25": (27591, 28800, 28810)})
+    cells = [("in_distribution", "CVRP-n50", f"{OURS} objective"), ("set_x", "X-n101-k25", f"{OURS} cost")]
+    found = lines(paper, "in_distribution", "set_x")
+    assert [found[cell]["ours"] for cell in cells] == [20.0, 28810]
+    part = Results(folder.root, "paper", compared=("in_distribution",))
+    assert [lines(part)[cell]["ours"] for cell in cells] == [20.0, None]
+    with pytest.raises(ConfigError, match="unknown table 'setx'; there are in_distribution"):
+        build_tables(Results(folder.root, "paper", compared=("setx",)), ["paper_comparison"])
 
 
 def test_set_x_is_compared_in_the_papers_form_by_models_of_its_size(folder: ResultsFolder, paper: Results) -> None:

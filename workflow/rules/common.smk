@@ -191,6 +191,11 @@ def tables(names=study.experiments):
     return [layout.table(name) for name in names]
 
 
+def other_tables(name):
+    """Tables of the study that one of them is computed from."""
+    return [other for other in study.experiments if other != name]
+
+
 def drawn(names):
     return [layout.figure(name) for name in names if EXPERIMENTS[name].figure]
 
@@ -282,7 +287,7 @@ NEEDS = {
     "experts": lambda name: analyses_of(listed_runs(name), "expert_contributions"),
     "embeddings": lambda name: analyses_of(listed_runs(name), "embeddings"),
     "architectures": lambda name: [layout.architectures],
-    "tables": lambda name: tables([other for other in study.experiments if other != name]),
+    "tables": lambda name: tables(other_tables(name)),
 }
 
 
@@ -415,3 +420,9 @@ def only_runs(runs):
 def only_variants():
     """Option of the commands that look for solutions; none where the study has every variant."""
     return [] if set(STUDY_VARIANTS) == set(VARIANTS) else ["--variants", *STUDY_VARIANTS]
+
+
+def only_tables(name):
+    """Option of the command for a table that is computed from others; none for the rest."""
+    read = other_tables(name) if "tables" in EXPERIMENTS[name].needs else []
+    return ["--compared", *read] if read else []

@@ -30,14 +30,15 @@ for name, experiment in EXPERIMENTS.items():
                 scale=study.scale,
                 runs=lambda wildcards, name=name: only_runs(listed_runs(name)),
                 variants=only_variants(),
+                compared=only_tables(name),
                 reference="" if study.datasets.test_seed == PUBLISHED_SEED else "--reference pyvrp",
                 labels=own_labels(),
                 external=external_methods(),
                 caption=experiment.caption,
             shell:
                 "python -m polarvrp tables {params.name} --results {params.results} --scale {params.scale}"
-                " {params.reference} {params.runs} {params.variants} --labels {params.labels:q} {params.external}"
-                " > {log} 2>&1"
+                " {params.reference} {params.runs} {params.variants} {params.compared} --labels {params.labels:q}"
+                " {params.external} > {log} 2>&1"
 
     if experiment.figure:
 

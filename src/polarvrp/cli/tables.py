@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", nargs="+", metavar="RUN", help="only these runs; default: all that have results")
     add_variants_argument(parser)
+    parser.add_argument(
+        "--compared", nargs="+", metavar="NAME", help="tables that paper_comparison reads; default: all that were built"
+    )
     add_labels_argument(parser)
     add_external_argument(parser)
 
@@ -36,7 +39,8 @@ def execute(options: argparse.Namespace) -> int:
     runs = None if options.runs is None else tuple(options.runs)
     external = external_methods(options)
     variants = chosen_variants(options)
-    results = Results(*results_of(options), runs, options.reference, options.labels, external, variants)
+    compared = None if options.compared is None else tuple(options.compared)
+    results = Results(*results_of(options), runs, options.reference, options.labels, external, variants, compared)
     for path in build_tables(results, options.names):
         print(path)
     return 0

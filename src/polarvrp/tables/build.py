@@ -40,7 +40,7 @@ def build_tables(results: Results, names: Sequence[str] = ()) -> list[Path]:
         MissingResultsError: If a named table lacks results, or no table has any.
         DataError: If a result file is unusable.
     """
-    for name in names:
+    for name in (*names, *(results.compared or ())):
         if name not in tables():
             raise ConfigError(f"unknown table {name!r}; there are {', '.join(tables())}")
     paths: list[Path] = []

@@ -36,7 +36,8 @@ def paper_comparison(results: Results, experiment: Experiment) -> pd.DataFrame:
         no rows without any table of this scale.
     """
     compared = [record for record in EXPERIMENTS.values() if record.paper is not None]
-    names = [name for name in tables() if name != experiment.name]
+    read = tables() if results.compared is None else results.compared
+    names = [name for name in read if name != experiment.name]
     built = {name: frame for name in names if (frame := _built(results, name)) is not None}
     if not built:
         return pd.DataFrame()

@@ -60,6 +60,7 @@ class Results:
         own_labels: Label of each method that the study compares beside those of the catalog, by its stem.
         external: Methods whose imported solutions the main tables list.
         variants: Variants to look at, None for all.
+        compared: Tables that ``paper_comparison`` reads, None for all that were built.
     """
 
     root: Path
@@ -69,6 +70,7 @@ class Results:
     own_labels: Mapping[str, str] = field(default_factory=dict)
     external: tuple[ExternalMethod, ...] = ()
     variants: tuple[str, ...] | None = None
+    compared: tuple[str, ...] | None = None
 
     @property
     def layout(self) -> Layout:
