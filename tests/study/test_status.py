@@ -117,6 +117,14 @@ def test_a_model_of_another_configuration_is_missing(small: StudyConfig, layout:
     assert status.outdated == [RUN] and counts(status, "trainings") == {"missing": 2}
 
 
+def test_what_a_model_of_another_configuration_solved_is_missing_too(small: StudyConfig, layout: Layout) -> None:
+    """It is solved again by the model that the study trains instead."""
+    make((layout.evaluation(RUN, "CVRP", 50), layout.evaluation(OTHER, "CVRP", 50)))
+    trained(layout, RUN, "0123456789abcdef")
+    trained(layout, OTHER, fingerprint(train_spec(small, parse_run(OTHER))))
+    assert counts(study_status(small, layout), "evaluations") == {"done": 1, "missing": 1}
+
+
 def test_evaluations_take_as_long_as_one_of_their_size(small: StudyConfig, layout: Layout) -> None:
     path = layout.evaluation(RUN, "CVRP", 50)
     path.parent.mkdir(parents=True)

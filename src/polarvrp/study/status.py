@@ -57,7 +57,8 @@ class Status:
         evaluation_seconds: Expected for those evaluations that are left of whose size one was made.
         timed_evaluations: Number of these.
         untimed_evaluations: Number of the others.
-        outdated: Runs whose model was trained by another specification than the study's, which counts as missing.
+        outdated: Runs whose model was trained by another specification than the study's; it counts as missing, and so
+            does what was solved or analysed by it.
         failed: Logs of failed jobs.
         disk: Bytes by folder of results.
     """
@@ -92,7 +93,7 @@ def study_status(study: StudyConfig, layout: Layout) -> Status:
     def state_of(job: Job) -> State:
         training = job.rule == "train_policy"
         done = all(path in files for path in job.outputs) or job.whole in files
-        if done and not (training and job.name in outdated):
+        if done and not (job.run is not None and job.run.name in outdated):
             return "done"
         log = layout.log(job.rule, job.name)
         if log in opened or (training and any(path.is_relative_to(layout.checkpoints(job.name)) for path in opened)):
