@@ -12,10 +12,11 @@ from helpers.studies import study, trained
 from polarvrp.cli.main import main
 from polarvrp.cli.status import data_size, duration
 from polarvrp.config.study import StudyConfig
-from polarvrp.files import write_text
+from polarvrp.files import write_parquet, write_text
+from polarvrp.outputs import marked
 from polarvrp.study import shipped
 from polarvrp.study.inventory import Job, inventory
-from polarvrp.study.layout import Layout
+from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, train_spec
 from polarvrp.study.status import Status, study_status
@@ -123,6 +124,21 @@ def test_what_a_model_of_another_configuration_solved_is_missing_too(small: Stud
     trained(layout, RUN, "0123456789abcdef")
     trained(layout, OTHER, fingerprint(train_spec(small, parse_run(OTHER))))
     assert counts(study_status(small, layout), "evaluations") == {"done": 1, "missing": 1}
+
+
+def test_tables_figures_and_report_of_another_scale_are_missing(small: StudyConfig, layout: Layout) -> None:
+    """As scale quick leaves them in the folder that it shares with scale paper."""
+    for name, scale in (("in_distribution", "quick"), ("zero_shot", "paper")):
+        write_parquet(layout.table(name), pa.table({"scale": [scale]}), {"table": name, "scale": scale})
+        make(tuple(layout.table(name, suffix) for suffix in TABLE_SUFFIXES[1:]))
+        make(tuple(layout.figure(name, suffix) for suffix in FIGURE_SUFFIXES))
+    write_text(layout.report, marked({"report": "quick"}))
+    status = study_status(small, layout)
+    assert counts(status, "tables") == {"done": 1, "missing": 1}
+    assert counts(status, "figures") == {"done": 1, "missing": 3}
+    assert counts(status, "report") == {"missing": 1}
+    write_text(layout.report, marked({"report": "paper"}))
+    assert counts(study_status(small, layout), "report") == {"done": 1}
 
 
 def test_evaluations_take_as_long_as_one_of_their_size(small: StudyConfig, layout: Layout) -> None:

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from polarvrp.config.study import StudyConfig
+from polarvrp.outputs import stated_subject
 from polarvrp.study.at_hand import recorded, trained_runs
 from polarvrp.study.inventory import Job, inventory
 from polarvrp.study.layout import Layout
@@ -78,7 +79,8 @@ def study_status(study: StudyConfig, layout: Layout) -> Status:
     """State of a study by its files, and by the files that processes of this machine hold open.
 
     A job runs if a process has its log open, or, for a training, its state; it failed if it left a log, no results,
-    and does not run. Jobs on other machines, as on a cluster, cannot be told from failed ones.
+    and does not run. Jobs on other machines, as on a cluster, cannot be told from failed ones. Tables, figures and the
+    report of another scale in the same folder, as of ``quick`` in that of ``paper``, count as missing.
 
     Args:
         study: The study.
@@ -88,12 +90,20 @@ def study_status(study: StudyConfig, layout: Layout) -> Status:
     jobs = inventory(study, layout, trained_runs(study, layout))
     specs = {str(job.run.name): train_spec(study, job.run) for job in jobs["trainings"] if job.run}
     outdated = [run for run in specs if layout.weights(run) in files and _foreign(layout, run, specs[run])]
+    built = [job for job in (*jobs["tables"], *jobs["report"]) if job.outputs[0] in files]
+    others = {job.outputs[0] for job in built if _scale_of(job.outputs[0]) not in (None, study.scale)}
     opened = _open_files(layout.root)
+
+    def is_foreign(job: Job) -> bool:
+        """Whether files of the job that are there are none of this study."""
+        if job.rule == "draw_figure":  # which says nothing of itself, unlike its table
+            return layout.table(job.name) in others
+        return job.outputs[0] in others or (job.run is not None and job.run.name in outdated)
 
     def state_of(job: Job) -> State:
         training = job.rule == "train_policy"
         done = all(path in files for path in job.outputs) or job.whole in files
-        if done and not (job.run is not None and job.run.name in outdated):
+        if done and not is_foreign(job):
             return "done"
         log = layout.log(job.rule, job.name)
         if log in opened or (training and any(path.is_relative_to(layout.checkpoints(job.name)) for path in opened)):
@@ -163,6 +173,13 @@ def _foreign(layout: Layout, run: str, spec: Mapping[str, Any]) -> bool:
     """Whether a model was trained by another specification, as far as its metadata says."""
     known = recorded(layout, run).get("fingerprint")
     return known is not None and known != fingerprint(spec)
+
+
+def _scale_of(path: Path) -> str | None:
+    """Scale that a table or the report says it is of; None if it says nothing."""
+    said = stated_subject(path) or {}
+    found: str | None = said.get("scale", said.get("report"))
+    return found
 
 
 def _trainings(layout: Layout, states: Mapping[str, State], specs: Mapping[str, Mapping[str, Any]]) -> list[Training]:
