@@ -32,6 +32,7 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.evaluation.set_x import evaluate_set_x, require_set_x_output, write_set_x
     from polarvrp.progress import progress
     from polarvrp.references.partial import PartialRecords
+    from polarvrp.study.specs import EVALUATION_CODE_VERSION
     from polarvrp.study.weights import weights_digest
     from polarvrp.tables.set_x import mean_gaps
     from polarvrp.training.locks import leased_device
@@ -42,6 +43,7 @@ def execute(options: argparse.Namespace) -> int:
         trained = load_trained(options.model, options.run, options.fingerprint, str(device))
         require_set_x_output(options.output, trained.run, names, [trained.path])
         identity = effort | {"run": trained.run, "weights": weights_digest(trained.path), "bfloat16": trained.bfloat16}
+        identity["code"] = EVALUATION_CODE_VERSION
         with PartialRecords(options.output, identity) as partial:  # a kill costs one instance
             kept = {row["instance"]: row for row in partial.records}
             left = [name for name in names if name not in kept]
