@@ -29,6 +29,7 @@ from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows
 from polarvrp.solvers.pool import default_hard_limit
 from polarvrp.solvers.solve import SolverSettings
+from polarvrp.study.specs import REFERENCE_CODE_VERSION
 
 QUICK = SolverSettings("pyvrp", 20.0, seed=1, max_iterations=30)
 
@@ -99,6 +100,20 @@ def test_merged_chunks_are_extended_like_any_other(tmp_path: Path, solved_number
     merge_solutions([tmp_path / "a.parquet", tmp_path / "b.parquet"], merged)
     assert len(solve_chunk(instances, QUICK, merged)) == 5
     assert solved_numbers == [0, 1, 2, 3, 4]
+
+
+def test_rows_of_an_earlier_code_version_are_solved_again(
+    tmp_path: Path, solved_numbers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a killed job too, whose output the workflow cannot remove."""
+    assert chunks.FORMAT == REFERENCE_CODE_VERSION, "what a raised version makes anew must not be kept"
+    instances, output = generated("CVRP", 10, 2), tmp_path / "out.parquet"
+    solve_chunk(instances, QUICK, output)
+    solve_chunk(instances, QUICK, output)
+    assert solved_numbers == [0, 1]
+    monkeypatch.setattr(chunks, "FORMAT", 99)
+    solve_chunk(instances, QUICK, output)
+    assert solved_numbers == [0, 1, 0, 1]
 
 
 def test_more_seconds_go_on_from_the_stored_tours(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from polarvrp.solvers.solve import InstanceTask, SolverSettings, solver_version
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
-"""Raised whenever rows of an earlier version of the models must not be kept."""
+"""``study.specs.REFERENCE_CODE_VERSION``, which jobs of a second need not import; rows of another one are not kept."""
 
 
 def solve_chunk(
