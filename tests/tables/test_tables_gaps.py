@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import write_parquet
 from polarvrp.references.published import published_costs
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.figures import draw_figure
@@ -220,6 +222,24 @@ def test_what_another_model_solved_without_flags_is_left_out(
         folder.solve(f"{OURS}-n10-s0", "MDVRP", 10, [11.0], split=split, metadata=said)
     protocols = [row["protocol"] for row in table_rows(quick, "zero_shot") if row["method"] != "pyvrp"]
     assert protocols == ["strict", "published-masked"]
+
+
+def test_what_another_model_than_the_present_one_solved_is_refused(folder: ResultsFolder, quick: Results) -> None:
+    """A table says by which specification its runs were trained, which is not that of an earlier model's solutions."""
+    run = f"{OURS}-n10-s0"
+    folder.train(run)
+    folder.solve(run, "CVRP", 10, [11.0], metadata={"model": {"fingerprint": f"print-of-{run}"}})
+    assert [row["objective"] for row in table_rows(quick, "in_distribution")] == [11.0]
+    earlier = {"model": {"fingerprint": "another"}}
+    folder.solve(run, "OVRP", 10, [11.0], metadata=earlier)
+    message = f"was solved by a model of fingerprint another, but the run's is print-of-{run}; evaluate it again"
+    for table in ("in_distribution", "gap_by_time", "training_paradigms"):
+        with pytest.raises(DataError, match=rf"{run}/OVRP-n10\.parquet {message}"):
+            table_rows(quick, table)
+    costs = pa.table({"instance": ["X-n101-k25"], "best_known": [27591.0], "cost": [28810.0]})
+    write_parquet(quick.layout.set_x(run), costs, earlier)
+    with pytest.raises(DataError, match=rf"set_x/{run}\.parquet {message}"):
+        table_rows(quick, "set_x")
 
 
 def test_solvers_are_shown_where_runs_are(folder: ResultsFolder, quick: Results) -> None:

@@ -129,7 +129,8 @@ def _run_rows(results: Results, run: RunSpec) -> Iterator[dict[str, Any]]:
         solved = []
         for test_set in sets:
             origin = Origin(test_set.variant, run.num_customers, "run", run.name)
-            costs = read_costs(file_of(test_set.variant), origin, results.dataset(test_set))
+            model = results.recorded(run, "fingerprint")
+            costs = read_costs(file_of(test_set.variant), origin, results.dataset(test_set), model)
             solved.append((costs, gap_row(results, test_set, run.method, costs)))
         if solved:
             images = provenance(read_solutions(file_of(sets[0].variant))).get("augmentations", default)

@@ -123,9 +123,8 @@ class Results:
     def evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str = "strict") -> pd.DataFrame:
         """Costs and seconds of a run on one test set by a protocol, as ``read_costs``."""
         path = self._evaluation(run, test_set, protocol)
-        return read_costs(
-            path, Origin(test_set.variant, test_set.num_customers, "run", run.name), self.dataset(test_set)
-        )
+        origin = Origin(test_set.variant, test_set.num_customers, "run", run.name)
+        return read_costs(path, origin, self.dataset(test_set), self.recorded(run, "fingerprint"))
 
     def same_model(self, run: RunSpec, test_set: InstanceSet, protocol: str) -> bool:
         """Whether a run's solutions by a protocol are those of the model and effort behind its strict ones."""
@@ -186,8 +185,16 @@ class Results:
         return self.metadata(run).get(key) if self.layout.metadata(run.name).is_file() else None
 
     def set_x(self, run: RunSpec) -> pd.DataFrame:
-        """A run's costs on Set-X, a row an instance."""
-        return read_frame(self.layout.set_x(run.name), ("instance", "best_known", "cost"))
+        """A run's costs on Set-X, a row an instance.
+
+        Raises:
+            DataError: If the file is unusable, or by another model than the run has now.
+        """
+        path = self.layout.set_x(run.name)
+        table = _read_table(path, ("instance", "best_known", "cost"))
+        _require_model(path, table, self.recorded(run, "fingerprint"))
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
 
     def table(self, name: str) -> pd.DataFrame:
         """A long table that was built at this scale, with the labels that it was built with.
@@ -273,13 +280,14 @@ def _reference_costs(path: Path, changed_ns: int, origin: Origin, instances: Pat
     return read_costs(path, origin, instances)["cost"]
 
 
-def read_costs(path: Path, origin: Origin, instances: Path) -> pd.DataFrame:
+def read_costs(path: Path, origin: Origin, instances: Path, model: str | None = None) -> pd.DataFrame:
     """Costs and seconds in a file of solutions.
 
     Args:
         path: The file.
         origin: What its place says of its rows.
         instances: Their set, which may be absent.
+        model: Fingerprint of the model that must have solved them, None for any.
 
     Returns:
         Columns ``cost`` and ``seconds``, float64, missing where nothing was found or measured; indexed by instance, the
@@ -291,6 +299,7 @@ def read_costs(path: Path, origin: Origin, instances: Path) -> pd.DataFrame:
     """
     table = read_solutions(path)
     require_origin(path, table, origin, instances)
+    _require_model(path, table, model)
     numbers = pd.Index(table["instance"].to_numpy(), name="instance")
     frame = pd.DataFrame({name: table[name].to_numpy() for name in ("cost", "seconds")}, index=numbers)
     if not frame.index.is_unique:
@@ -307,6 +316,20 @@ def read_costs(path: Path, origin: Origin, instances: Path) -> pd.DataFrame:
         nothing = pd.DataFrame({"cost": np.nan, "seconds": 0.0}, index=absent)
         frame = pd.concat([frame, nothing]).rename_axis("instance")
     return frame.sort_index()
+
+
+def _require_model(path: Path, table: pa.Table, fingerprint: str | None) -> None:
+    """Refuse what another model than the present one of a run solved, as far as both say what they are.
+
+    Raises:
+        DataError: If one did.
+    """
+    found = None if fingerprint is None else provenance(table).get("model", {}).get("fingerprint")
+    if found not in (None, fingerprint):
+        raise DataError(
+            f"{path} was solved by a model of fingerprint {found}, but the run's is {fingerprint}; evaluate it again "
+            "or move the file away"
+        )
 
 
 def read_frame(path: Path, needed: Iterable[str]) -> pd.DataFrame:
