@@ -212,7 +212,7 @@ def test_unseen_variants_are_printed_with_and_without_flags(folder: ResultsFolde
     assert r"$\ddagger$" in quick.layout.table("zero_shot", "tex").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("changed", [{"model": {"fingerprint": "another"}}, {"augmentations": 1}])
+@pytest.mark.parametrize("changed", [{"model": {"fingerprint": "another"}}, {"augmentations": 1}, {"mb_sets_b": False}])
 def test_what_another_model_solved_without_flags_is_left_out(
     folder: ResultsFolder, quick: Results, changed: dict[str, Any]
 ) -> None:

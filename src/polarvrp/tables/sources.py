@@ -130,7 +130,10 @@ class Results:
         """Whether a run's solutions by a protocol are those of the model and effort behind its strict ones."""
         paths = [self._evaluation(run, test_set, protocol), self._evaluation(run, test_set, "strict")]
         said = [provenance(read_solutions(path)) for path in paths if path.is_file()]
-        made = [(entry.get("model", {}).get("fingerprint"), entry.get("augmentations")) for entry in said]
+        made = [
+            (entry.get("model", {}).get("fingerprint"), entry.get("augmentations"), entry.get("mb_sets_b", True))
+            for entry in said
+        ]
         return len(made) == len(paths) and made[0] == made[1]
 
     def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
