@@ -38,6 +38,9 @@ def test_main_tables_ask_for_them(shipping: Workflow) -> None:
     assert jobs["solve_references"] == 2 * 2  # of the models' size and of the shipped one's
     jobs = shipping.dry("results/figures/sample_routes.png", "--configfile", "mine.yaml").jobs
     assert jobs["evaluate_shipped"] == jobs["evaluate_shipped_zero_shot"] == 1, "whose routes it may draw"
+    plan = shipping("results/figures/sample_routes.png", "--dry-run", "--configfile", "mine.yaml").output
+    read = plan.partition("draw_sample_routes:")[2].partition("output:")[0]
+    assert "results/datasets/test/MDVRP-n20.npz" in read, "without its instances no route can be drawn"
     jobs = shipping.dry("results/tables/training_paradigms.parquet", "--configfile", "mine.yaml").jobs
     assert "evaluate_shipped" not in jobs
 

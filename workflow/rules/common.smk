@@ -278,7 +278,7 @@ NEEDS = {
     "masked_flags": lambda name: masked_evaluations(experiments.masked_runs(study, listed_runs(name))),
     "solvers": lambda name: solver_rows(name) if all_are_solved() else [],
     "shipped": solved_by_shipped,
-    "shipped_routes": lambda name: shipped_evaluations(STUDY_VARIANTS),
+    "shipped_routes": lambda name: shipped_evaluations(STUDY_VARIANTS) + test_sets(SHIPPED_SIZES),
     "efforts": other_efforts,
     "test_sets": lambda name: test_sets(listed_sizes(name)),
     "set_x": lambda name: set_x_costs(listed_runs(name)),
