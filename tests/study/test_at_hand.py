@@ -7,7 +7,7 @@ import pytest
 from helpers.studies import trained
 from polarvrp.config.study import StudyConfig
 from polarvrp.files import write_text
-from polarvrp.study.at_hand import beside, trained_runs
+from polarvrp.study.at_hand import beside, solved_beside, trained_runs
 from polarvrp.study.experiments import table_runs
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
@@ -59,3 +59,14 @@ def test_main_tables_list_them(paper: StudyConfig, layout: Layout) -> None:
     files[-1].unlink()
     assert others("zero_shot") == []
     assert others("training_cost") == []
+
+
+def test_solutions_that_no_input_of_a_table_holds_are_told_with_their_times(layout: Layout) -> None:
+    """By solvers that the study does not name any more too: the table shows them, and must follow them."""
+    made, *others = (
+        layout.reference("test", solver, "CVRP", size) for solver in ("pyvrp", "ortools") for size in (20, 50)
+    )
+    for path in (made, *others):
+        write_text(path, "x")
+    found = solved_beside(layout, ["CVRP", "OVRP"], [20, 50], {str(made)})
+    assert found == {str(path): path.stat().st_mtime_ns for path in others}

@@ -224,6 +224,12 @@ def listed_sizes(name):
     return sorted({run.num_customers for run in listed_runs(name)})
 
 
+def shown_sizes(name):
+    """Those of its runs, and of shipped models, which may be rows whatever the study solves."""
+    ships = shipped.shipped_models() if "shipped" in EXPERIMENTS[name].needs else []
+    return sorted({*listed_sizes(name), *map(shipped.shipped_size, ships)})
+
+
 def solved(name, variants):
     sizes = [n for n in listed_sizes(name) if n in study.solved_sizes]
     return evaluations(listed_runs(name), variants) + references(sizes, variants)
@@ -374,9 +380,10 @@ def architectures_spec(wildcards):
 def table_spec(table):
     """With the times of solvers' solutions that are there: as inputs they would be solved again, which may take weeks."""
     spec = jobs.table_spec(study, table, listed_runs(table))
-    if "solvers" in EXPERIMENTS[table].needs and not all_are_solved():
-        there = [path for path in solver_rows(table) if Path(path).exists()]
-        spec |= {"solved": {path: Path(path).stat().st_mtime_ns for path in there}} if there else {}
+    if "solvers" in EXPERIMENTS[table].needs:
+        inputs = set(map(str, needs(table)))
+        beside = at_hand.solved_beside(layout, variants_of(table), shown_sizes(table), inputs)
+        spec |= {"solved": beside} if beside else {}
     return jobs.canonical(spec)
 
 

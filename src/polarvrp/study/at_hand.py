@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.methods import SOLVERS
 from polarvrp.config.study import StudyConfig
 from polarvrp.errors import PolarvrpError
 from polarvrp.study.experiments import masked_runs
@@ -69,6 +70,22 @@ def _is_tested(study: StudyConfig, layout: Layout, run: RunSpec) -> bool:
         for protocol in protocols
         for variant in study.zero_shot_variants
     )
+
+
+def solved_beside(
+    layout: Layout, variants: Collection[str], sizes: Collection[int], inputs: Collection[str]
+) -> dict[str, int]:
+    """Solutions by solvers that a table shows though they are none of its inputs, and when each was written.
+
+    Args:
+        layout: Of the results.
+        variants: Of the table.
+        sizes: Of its rows.
+        inputs: Files that the workflow makes for it.
+    """
+    sets = [(variant, size) for variant in variants for size in sizes]
+    paths = [layout.reference("test", solver, *test_set) for solver in SOLVERS for test_set in sets]
+    return {str(path): path.stat().st_mtime_ns for path in paths if str(path) not in inputs and path.is_file()}
 
 
 def recorded(layout: Layout, run: str) -> Mapping[str, Any]:
