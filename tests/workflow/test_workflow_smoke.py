@@ -186,6 +186,14 @@ def test_flags_that_are_not_masked_any_more_evaluate_nothing(finished: Workflow,
     assert trained(jobs) == set() and jobs["build_zero_shot"] == 1
 
 
+def test_another_way_of_drawing_makes_pictures_and_report_alone(finished: Workflow, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("from polarvrp.study import specs\nspecs.FIGURE_CODE_VERSION = 99\n")
+    paths = os.pathsep.join([str(tmp_path), finished.variables["PYTHONPATH"]])
+    jobs = Workflow(finished.folder, {"PYTHONPATH": paths}).dry("--configfile", "study.yaml").jobs
+    assert jobs["draw_in_distribution"] == jobs["draw_training_curves"] == 1
+    assert {name for name in jobs if not name.startswith("draw_")} == {"write_report", "all", "total"}
+
+
 def test_lost_set_is_remade_alone_and_byte_by_byte(finished: Workflow) -> None:
     path = finished.folder / "results/datasets/test/MDVRP-n10.npz"
     before = path.read_bytes()
