@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from helpers.instances import sample
 from helpers.model_samples import policy_of, queries, shaken
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.architectures import architecture_of
 from polarvrp.config.model import ModelConfig
-from polarvrp.model.decoder import log_distances
+from polarvrp.model.decoder import DecoderCache, log_distances
 from polarvrp.model.policy import Policy
 
 
@@ -236,3 +238,19 @@ def test_log_distances_of_coinciding_nodes_are_zero() -> None:
     got = log_distances(locs)[0]
     five = math.log(5)
     torch.testing.assert_close(got, torch.tensor([[0.0, five, five], [five, 0.0, 0.0], [five, 0.0, 0.0]]))
+
+
+def test_a_gpu_plans_no_attention_for_each_number_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN would, and scored decisions have another number in every step."""
+    allowed: list[bool] = []
+
+    def attend(query: Tensor, *_: Tensor) -> Tensor:
+        allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return query
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", attend)
+    heads, mask = torch.zeros(3, 2, 5, 16, device="meta"), torch.ones(3, 5, 5, dtype=torch.bool, device="meta")
+    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]):
+        policy_of().decoder._glimpse(heads, DecoderCache(heads, heads, heads, heads, heads), mask)
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+    assert allowed == [False]

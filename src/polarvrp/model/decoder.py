@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from polarvrp.model.cpu_attention import cpu_attention
 from polarvrp.model.heads import LightHead, Ramp, ReldHead
@@ -19,6 +20,10 @@ from polarvrp.problem.table_rows import rows_of
 CLIP = 10.0
 REMAINING_WITHOUT_LIMIT = 10.0
 STATE_FEATURES = {"full": 5, "remaining_open": 4, "remaining": 3}
+
+UNPLANNED_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Kernels of the glimpse on a GPU. Those of cuDNN, torch's first choice on a Hopper GPU, are planned in tens of
+milliseconds for each number of queries, and scored decisions have another one in every step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,8 @@ class PointerDecoder(nn.Module):
                 bias = hidden_bias(mask, dtype) if self.glimpse_mask == "hard" else mask.to(dtype)
             return cpu_attention(query, cache.keys, cache.values, None if bias is None else bias[:, None])
         attention_mask = self._attention_mask(mask, cache.keys.dtype)
-        return functional.scaled_dot_product_attention(query, cache.keys, cache.values, attention_mask)
+        with sdpa_kernel(UNPLANNED_ATTENTION):
+            return functional.scaled_dot_product_attention(query, cache.keys, cache.values, attention_mask)
 
     def _answers_of(
         self, decided: Tensor, glimpse: Tensor, node: Tensor, features: Tensor, ramp: Ramp
