@@ -36,6 +36,7 @@ def stand_in_for_a_card(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "side")
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: "default")
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda _: None)
     monkeypatch.setattr(torch.cuda, "graph", capture)
 
 
@@ -83,3 +84,21 @@ def test_a_capture_says_what_went_wrong_first(monkeypatch: pytest.MonkeyPatch) -
         CapturedCall(fail, torch.device("cuda"))
     with pytest.raises(CaptureError, match=r"^CUDA error: operation failed due to a previous error during capture$"):
         CapturedCall(Owner().run, torch.device("cuda"))
+
+
+def test_a_broken_capture_leaves_its_caller_on_the_stream_it_came_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch goes back by itself only where the end of the capture succeeds."""
+    current = ["default"]
+
+    @contextmanager
+    def on_a_stream_of_its_own(graph: Graph, pool: Any, stream: Any) -> Iterator[None]:
+        current.append("its own")
+        yield
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+    stand_in_for_a_card(monkeypatch, on_a_stream_of_its_own)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current[-1])
+    monkeypatch.setattr(torch.cuda, "set_stream", current.append)
+    with pytest.raises(CaptureError):
+        CapturedCall(Owner().run, torch.device("cuda"))
+    assert current == ["default", "its own", "default"]

@@ -56,6 +56,7 @@ class CapturedCall(Generic[Result]):
                         reason = str(error)  # the end of a broken capture raises another error, which says less
                         raise
             except Exception as error:  # of the function, of the driver, or of the allocator
+                torch.cuda.set_stream(stream)  # torch stays on the one of the capture where its end fails too
                 raise CaptureError(reason or str(error)) from error
 
     def __call__(self) -> Result:
