@@ -220,13 +220,16 @@ def encoder(setting: Setting) -> None:
     generator = torch.Generator(setting.device).manual_seed(1)
     instances = generate_batch(size, setting.batch(size), generator, setting.device)
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+    # A sum of squares would not do: the norm at the end fixes it, and no layer would get a gradient.
+    shape = (len(instances), instances.num_nodes, policy.config.width)
+    upstream = torch.randn(shape, generator=generator, device=setting.device)
 
     def run(bfloat16: bool = setting.bfloat16) -> Tensor:
         for parameter in parameters:
             parameter.grad = None
         with bfloat16_products(setting.device, bfloat16):
             embeddings = policy.encode(instances).embeddings
-        embeddings.float().square().sum().backward()
+        (embeddings.float() * upstream).sum().backward()
         return torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None])
 
     stream = torch.cuda.Stream(setting.device) if setting.on_card else None

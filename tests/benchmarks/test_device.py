@@ -124,6 +124,26 @@ def test_only_stages_that_ask_for_it_compile_the_head(stages: ModuleType) -> Non
     assert stages.fused_scoring._compiled is compiled
 
 
+def test_gradients_of_the_encoder_stage_reach_its_layers(
+    stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its forms would be compared by the weight of the last norm alone."""
+    policies: list[Any] = []
+    build = stages.build_policy
+
+    def noted(*arguments: Any) -> Any:
+        policies.append(build(*arguments))
+        return policies[-1]
+
+    monkeypatch.setattr(stages, "build_policy", noted)
+    stages.encoder(stages.Setting(torch.device("cpu"), tmp_path, None, 1, 60.0))
+    (policy,) = policies
+    fusion, norm = policy.stack.fusion
+    attention = policy.stack.layers[0].shared_expert.attention
+    for weight in (fusion.weight, attention.query_key_value.weight):
+        assert weight.grad.norm() > 0.05 * norm.weight.grad.norm()
+
+
 @pytest.mark.parametrize(
     ("refiner", "wanted"), [(None, [(1, 256), (3, 160), (1, 256)]), (object(), [(1, 256)])], ids=["plain", "refined"]
 )
