@@ -233,6 +233,8 @@ def encoder(setting: Setting) -> None:
         return torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None])
 
     stream = torch.cuda.Stream(setting.device) if setting.on_card else None
+    if stream is not None:
+        stream.wait_stream(torch.cuda.current_stream(setting.device))  # instances and network are made there
     with torch.cuda.stream(stream):
         exact, plain = run(bfloat16=False), run()
         report(eager_error=relative_error(plain, exact), eager_ms=milliseconds_of(run, setting.device))
