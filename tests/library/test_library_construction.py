@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers.library_texts import TWINS
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.evaluation.models import Model
 from polarvrp.library.construction import construct
-from polarvrp.library.solving import solve_library
+from polarvrp.library.inputs import InputFile
+from polarvrp.library.results import Outcome, describe_steps
+from polarvrp.library.solving import solve_library, warm_up
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import to_arrays, to_tensors
+from polarvrp.problem.library_files import parse_library
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import check_tour
 from polarvrp.problem.vrplib import load_set_x, to_instances
@@ -69,3 +73,17 @@ def test_a_network_that_cannot_serve_a_file_leaves_it_to_pyvrp(policy: Policy, m
     monkeypatch.setattr("polarvrp.library.solving.LARGEST_NETWORK_NODES", 12)
     large = solve_library(library, model, seconds=0.2).construction
     assert large is not None and large.note == "more than 12 nodes take too much memory"
+
+
+def test_where_both_first_tours_cost_the_same_pyvrp_begins_at_its_own(policy: Policy) -> None:
+    """And neither what is said nor the method claims that the network helped."""
+    model = Model(policy, "mine", {}, torch.device("cpu"), bfloat16=False, path=Path("mine"))
+    warm_up(model)
+    library = parse_library(TWINS["A"], "A.vrp")  # 1 and 2 fit into a route: any local search ends at 16
+    solved = solve_library(library, model, seconds=1.0)
+    improved = solved.improvement
+    assert improved is not None and improved.given_start == improved.own_start == 16
+    assert not improved.from_network and solved.method == "pyvrp"
+    said = describe_steps(Outcome(InputFile(Path("A.vrp"), Path("A")), library, solved), "mine")
+    assert said[-2].endswith("makes 16 of it, 16 of PyVRP's own first tour: the network does not help, PyVRP alone")
+    assert said[-1].endswith("+0.00 % from its own first tour, 16")

@@ -31,12 +31,14 @@ class SearchResult:
         routes: Its best solution, which need not be feasible.
         own_start: Its own first solution: local search on a random one.
         given_start: Local search on the given tour; None if there was none.
-        iterations: Of the search that followed, from the cheaper of the two.
+        from_given: Whether the search that followed began at the latter, the cheaper of the two; not where they tie.
+        iterations: Of that search.
     """
 
     routes: list[Route]
     own_start: list[Route]
     given_start: list[Route] | None
+    from_given: bool
     iterations: int
 
 
@@ -72,6 +74,7 @@ def search(library: LibraryInstance, start: list[Route], deadline_s: float, seed
         routes=_routes(result.best, depots),
         own_start=_routes(own, depots),
         given_start=None if given is None else _routes(given, depots),
+        from_given=first is given,
         iterations=result.num_iterations,
     )
 

@@ -63,20 +63,17 @@ class Improvement:
         cost: Of its best solution, cut where it breaks a rule.
         own_start: Cost of its own first solution, which needs no network.
         given_start: Cost of the network's tour after its first local search; None without a tour.
-        iterations: Of the search from the cheaper of the two.
+        from_network: Whether the search began at the network's tour, the cheaper of the two; not where they tie.
+        iterations: Of the search.
         seconds: Wall time.
     """
 
     cost: float
     own_start: float
     given_start: float | None
+    from_network: bool
     iterations: int
     seconds: float
-
-    @property
-    def from_network(self) -> bool:
-        """Whether the search began at the network's tour."""
-        return self.given_start is not None and self.given_start <= self.own_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +197,7 @@ def _improve(
         cost=cost(found),
         own_start=cost(result.own_start),
         given_start=cost(result.given_start) if result.given_start is not None else None,
+        from_network=result.from_given,
         iterations=result.iterations,
         seconds=time.monotonic() - began_s,
     )
