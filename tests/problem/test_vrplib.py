@@ -153,6 +153,7 @@ def test_missing_files(tmp_path: Path) -> None:
         "Route #1: 1 2 \r\nRoute #2: 3\r\nRoute #3: 4\r\nCost 21.0\r\n",
         "route 1 : 1\t2\n\nroute 2 : 3\nROUTE #3: 4\nTime 3.2\ncost: 21",
         "Route #1: 1 2\nRoute #2:\nRoute #3: 3\nRoute #4: 4\nCost 21\n",  # an empty route
+        "Costs are whole numbers\nRoute #1: 1 2\nRoute #2: 3\nRoute #3: 4\nCost21\nCosting took 3 s\n",  # comments
     ],
 )
 def test_dialects_of_solutions(text: str) -> None:

@@ -76,7 +76,7 @@ def parse_sol(text: str, source: str) -> LibrarySolution:
     cost = convention = None
     for number, line in enumerate(text.splitlines(), start=1):
         route = re.match(r"\s*route\s*#?\s*\d+\s*:?(.*)", line, re.IGNORECASE)
-        stated = re.match(r"\s*cost\s*:?\s*(\S+)", line, re.IGNORECASE)
+        stated = re.match(r"\s*cost(?![^\W\d])\s*:?\s*(\S+)", line, re.IGNORECASE)  # the word alone, not Costs
         marked = re.match(rf"Comment {MARK}(.*)", line)
         if route:
             words = route.group(1).split()
