@@ -155,7 +155,7 @@ def describe_answer(outcome: Outcome) -> str:
     if solved is None or library is None or outcome.problem is not None:
         return f"no feasible solution: {outcome.problem}"
     fleet = ""
-    if library.vehicles is not None and len(solved.routes) > library.vehicles:
+    if library.vehicles and len(solved.routes) > library.vehicles:  # 0 states no fleet
         fleet = f" (the file states {library.vehicles} vehicles, which is no bound here)"
     routes = f"{_count(len(solved.routes), 'route')}{fleet}"
     answer = f"cost {shown_cost(solved.cost)}, {routes}, feasible, {solved.seconds:.2f} s"
