@@ -173,7 +173,7 @@ def test_a_line_break_in_a_name_makes_no_second_line(
 
 
 def test_a_name_in_another_encoding_is_refused_before_anything_is_solved(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bytes of Latin-1, as old archives unpack: text in Parquet cannot hold them. Without a table they do no harm."""
     path, output = write(os.fsdecode(b"M\xfcnster.vrp"), TWINS["A"]), tmp_path / "out"
@@ -186,6 +186,11 @@ def test_a_name_in_another_encoding_is_refused_before_anything_is_solved(
     )
     assert not output.exists()
     assert main(words) == 0
+    monkeypatch.chdir(write(os.fsdecode(b"M\xfcnster/b.vrp"), TWINS["A"]).parent)
+    capsys.readouterr()
+    assert main(["solve", "b.vrp", *QUICK, "--model", "none", "--output", str(output)]) == 2
+    assert rf"{tmp_path}/M\udcfcnster/b.vrp has a name that is no UTF-8" in capsys.readouterr().err
+    assert not output.exists()
 
 
 def test_rows_of_other_files_stay(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,7 +193,7 @@ def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> Non
     folder: Path = options.output
     if exists(folder) and not is_folder(folder):
         raise ConfigError(f"--output {folder} is a file; name a folder")
-    for name in (str(file.path) for file in files):
+    for name in (str(file.whole_path) for file in files):
         if name.encode(errors="replace").decode() != name:
             raise ConfigError(f"{printable(name)} has a name that is no UTF-8, as {SOLUTIONS} needs it; rename it")
     known = [(known_solution_path(file.path), _subject(file)) for file in files]

@@ -31,6 +31,11 @@ class InputFile:
     path: Path
     stem: Path
 
+    @property
+    def whole_path(self) -> Path:
+        """The same from whatever folder it was named; its own name stays, be it that of a link."""
+        return resolved(self.path.parent) / self.path.name
+
 
 def input_files(names: Iterable[str]) -> list[InputFile]:
     """Files that names stand for, in order; those of a folder, and of its folders, are sorted.

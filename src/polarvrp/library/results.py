@@ -175,6 +175,8 @@ def shown_cost(cost: float) -> str:
 def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str, Any]) -> int:
     """Write ``solutions.parquet``, a row a file; rows of other files that it holds already stay before the new ones.
 
+    Rows name files by their whole paths, since the next call may be made from another folder.
+
     Args:
         folder: Of the results.
         outcomes: In any order.
@@ -193,13 +195,13 @@ def write_outcomes(folder: Path, outcomes: Sequence[Outcome], settings: dict[str
             table = read_parquet(path)
             rows = [row for row in table.to_pylist() if resolved(row["file"]) not in solved]
             settings = settings | {"models": provenance(table).get("models", {}) | settings["models"]}
-        rows += [facts(outcome, settings) for outcome in outcomes]
+        rows += [facts(outcome, settings) | {"file": str(outcome.file.whole_path)} for outcome in outcomes]
         write_rows(path, rows, SCHEMA, settings | COMMAND)
     return len(rows)
 
 
 def facts(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
-    """An outcome as a row; what does not apply is None."""
+    """An outcome as a row, the file as it was named; what does not apply is None."""
     library, solved, known = outcome.library, outcome.solved, outcome.known
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row |= {"file": str(outcome.file.path), "reason": outcome.problem}
@@ -226,7 +228,7 @@ def facts(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_object(outcome: Outcome, settings: dict[str, Any]) -> dict[str, Any]:
-    """An outcome as JSON holds it: a row, its routes spelled out instead of as one list of actions."""
+    """An outcome as JSON holds it: a row, the file as it was named, routes spelled out instead of a list of actions."""
     row = facts(outcome, settings)
     del row["actions"]
     routes = outcome.solved.routes if outcome.solved is not None and outcome.problem is None else ()
