@@ -26,6 +26,7 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.library.solving import SolvedInstance, solve_library
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
+from polarvrp.outputs import stated_subject
 from polarvrp.problem.library_files import read_library
 from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.vrplib import read_sol
@@ -368,6 +369,47 @@ def test_a_folder_is_solved_into_itself_again(write: Write, tmp_path: Path, caps
         assert main(words) == 2
         assert "--output must name another file than the inputs" in capsys.readouterr().err
         assert one.with_suffix(".sol").read_text() == content
+
+
+def test_results_of_another_file_of_the_same_name_stay(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Solution and picture, each by itself."""
+    one, other, output = write("a/x.vrp", TWINS["A"]), write("b/x.vrp", vrp("other")), tmp_path / "out"
+    words = ["solve", *QUICK, "--model", "none", "--plot", "--output", str(output)]
+    assert main([*words, str(one)]) == 0
+    for name in ("x.sol", "x.png"):
+        before = {path: path.read_bytes() for path in output.iterdir()}
+        capsys.readouterr()
+        assert main([*words, str(other)]) == 2
+        assert capsys.readouterr().err.splitlines() == [
+            f"polarvrp solve: {output / name} is of {one}, not of {other}; choose another --output or rename the file"
+        ]
+        assert {path: path.read_bytes() for path in output.iterdir()} == before
+        (output / name).unlink()
+    assert main([*words, str(other)]) == 0
+
+
+def test_a_file_that_was_edited_or_moved_is_solved_again(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is any of its name where results state no file, as those of earlier versions, or where the table is gone."""
+    one, output = write("a/x.vrp", TWINS["A"]), tmp_path / "out"
+    words, sol = ["solve", *QUICK, "--model", "none", "--output", str(output)], output / "x.sol"
+    assert main([*words, str(one)]) == 0
+    one.write_text(vrp("edited"))
+    monkeypatch.chdir(one.parent)
+    assert main([*words, one.name]) == 0
+    assert main([*words, str(write("b/x.vrp", vrp("edited")))]) == 0
+    assert (stated_subject(sol) or {})["file"] == "../b/x.vrp"
+    another = write("c/x.vrp", vrp("another"))
+    assert main([*words, str(another)]) == 2
+    sol.write_text(re.sub(r'"(file|sha256)": "[^"]*", ', "", sol.read_text()))
+    assert stated_subject(sol) == {"solution": "x", "distances": "rounded", "open": False}
+    assert main([*words, str(another)]) == 0
+    assert main([*words, str(one)]) == 2
+    (output / "solutions.parquet").unlink()
+    assert main([*words, str(one)]) == 0
 
 
 def test_what_the_network_never_saw_is_said(write: Write, network: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_library_arguments
 from polarvrp.errors import ConfigError, DataError, is_out_of_memory, printable
-from polarvrp.files import exists, is_folder
+from polarvrp.files import exists, is_folder, resolved
 from polarvrp.outputs import marked, require_output, stated_subject
 
 if TYPE_CHECKING:
@@ -159,14 +161,15 @@ class _Job:
         if folder is None or solved is None or library is None or outcome.problem is not None:
             return
         path = folder / f"{outcome.file.stem}.sol"
-        comment = marked(_subject(outcome.file) | convention_stated(library))
+        origin = _origin(outcome.file, path)
+        comment = marked(_subject(outcome.file) | origin | convention_stated(library))
         write_sol(path, solved.routes, solved.cost, comment)
         self._say(f"  {path}")
         if self.options.plot:
             from polarvrp.library.plot import save_plot, title_of
 
             title = title_of(library, solved.routes)
-            save_plot(path.with_suffix(".png"), library, solved.routes, title, {"plot": path.stem})
+            save_plot(path.with_suffix(".png"), library, solved.routes, title, {"plot": path.stem} | origin)
             self._say(f"  {path.with_suffix('.png')}")
 
     def _say(self, line: str) -> None:
@@ -186,7 +189,7 @@ def _require_sound(options: argparse.Namespace) -> None:
 
 
 def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> None:
-    """Refuse to write over an instance, others' solution beside it, or anything that is not of an earlier call."""
+    """Refuse to write over an instance, others' solution beside it, or what no earlier call wrote of the same file."""
     from polarvrp.library.results import COMMAND, SOLUTIONS
     from polarvrp.problem.known_solutions import known_solution_path
 
@@ -205,11 +208,40 @@ def _require_outputs(files: list[InputFile], options: argparse.Namespace) -> Non
         require_output(path, ".sol", _subject(file), inputs)
         if options.plot:
             require_output(path.with_suffix(".png"), ".png", {"plot": path.stem}, inputs)
+    if exists(folder / SOLUTIONS):  # a folder whose table is gone, as when the workflow solves anew, is given up
+        _require_same_origins(files, options)
 
 
 def _subject(file: InputFile) -> dict[str, str]:
     """What a solution says that it is of."""
     return {"solution": file.stem.name}
+
+
+def _origin(file: InputFile, written: Path) -> dict[str, str]:
+    """Where a file lies, from the folder of what is written of it, and what it holds; nothing of pipes."""
+    try:
+        if not file.path.is_file():
+            return {}
+        digest = hashlib.sha256(file.path.read_bytes()).hexdigest()
+    except OSError:  # nor of what cannot be read, and so is not solved
+        return {}
+    return {"file": os.path.relpath(file.whole_path, resolved(written.parent)), "sha256": digest}
+
+
+def _require_same_origins(files: list[InputFile], options: argparse.Namespace) -> None:
+    """Refuse to replace what was written of other files of the same names, which lie elsewhere and hold something else.
+
+    So a file may be edited, or moved as it is; what states no file, as that of earlier versions, is replaced.
+    """
+    for file in files:
+        for suffix in (".sol", ".png") if options.plot else (".sol",):
+            path = options.output / f"{file.stem}{suffix}"
+            said = stated_subject(path) or {}
+            ours = _origin(file, path) if "file" in said else {}
+            if ours and all(said.get(key) != ours[key] for key in ours):
+                other = resolved(path.parent / str(said["file"]))
+                advice = "choose another --output or rename the file"
+                raise DataError(printable(f"{path} is of {other}, not of {file.path}; {advice}"))
 
 
 def _says(path: Path, subject: dict[str, str]) -> bool:
