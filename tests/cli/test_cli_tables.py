@@ -1,5 +1,6 @@
 """``polarvrp tables`` and ``polarvrp figures``: what they print, and how they refuse."""
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,6 +9,7 @@ import pytest
 from helpers.results_folder import ResultsFolder
 from polarvrp.cli.main import main
 from polarvrp.study import shipped
+from polarvrp.study.layout import Layout
 
 RUN = "polarnet-ple-polar-n10-s0"
 
@@ -44,6 +46,29 @@ def test_without_a_scale_that_of_the_configuration_counts(
 def test_runs_limit_the_table(root: Path) -> None:
     assert main(["tables", "in_distribution", "--results", str(root), "--runs", RUN]) == 0
     assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
+
+
+def test_runs_of_another_scale_are_left_out_and_named_in_one_line(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever names them takes them; runs that say no scale, and those without a model, are of any."""
+    path = Layout(root).metadata(RUN)
+    command = ["tables", "--results", str(root), "--scale", "quick"]
+
+    def listed(*words: str) -> set[str]:
+        assert main([*command, *words]) == 0
+        return set(pq.read_table(root / "tables" / "in_distribution.parquet")["method"].to_pylist())
+
+    assert listed() == {"pyvrp", "cada-shared-rl-s0", "polarnet-ple-polar-s0"}
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"scale": "laptop"}))
+    capsys.readouterr()
+    assert listed() == {"pyvrp", "cada-shared-rl-s0"}
+    assert [line for line in capsys.readouterr().err.splitlines() if RUN in line] == [
+        f"{root / 'models'}: trained at another scale and left out: {RUN}; --runs takes them"
+    ]
+    assert listed("in_distribution", "--runs", RUN) == {"pyvrp", "polarnet-ple-polar-s0"}
+    command[-1] = "laptop"
+    assert listed() == {"pyvrp", "cada-shared-rl-s0", "polarnet-ple-polar-s0"}
 
 
 def test_variants_limit_the_table(root: Path) -> None:

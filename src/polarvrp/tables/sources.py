@@ -21,6 +21,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.origin import SEVERAL, Origin, require_origin, set_digests
 from polarvrp.solutions.solutions import read_solutions
+from polarvrp.study import at_hand
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
@@ -229,15 +230,31 @@ class Results:
         return self.layout.reference(TEST, solver, test_set.variant, test_set.num_customers)
 
     def _runs(self, path_of: Callable[[str], Path], target: str) -> list[RunSpec]:
-        """Runs that have the file or folder in question; all of ``only`` must."""
+        """Runs that have the file or folder in question; all of ``only`` must, others must be of no other scale."""
         if self.only is None:
-            runs = _named_runs(self.root, path_of("*"))
+            runs = self._of_scale(_named_runs(self.root, path_of("*")))
         else:
             runs = [parse_run(name) for name in self.only]
             for path in (path_of(run.name) for run in runs):
                 if not path.exists():
                     raise MissingResultsError(f"{path} does not exist; make it with: snakemake --cores all {target}")
         return sorted((run for run in runs if self.has_size(run.num_customers)), key=lambda run: run.name)
+
+    def _of_scale(self, runs: Iterable[RunSpec]) -> list[RunSpec]:
+        """Runs but those that say they were trained at another scale, as for two epochs at a size of the paper's."""
+        sized = [run for run in runs if self.has_size(run.num_customers)]
+        scales = {run: at_hand.recorded(self.layout, run.name).get("scale") for run in sized}
+        others = sorted(run.name for run, scale in scales.items() if scale not in (None, self.scale))
+        if others:
+            names = ", ".join(others)
+            _warn_once(f"{self.layout.model('')}: trained at another scale and left out: {names}; --runs takes them")
+        return [run for run in sized if run.name not in others]
+
+
+@lru_cache(maxsize=256)
+def _warn_once(text: str) -> None:
+    """A line of the log that several tables would repeat."""
+    _LOGGER.warning(text)
 
 
 def _named_runs(root: Path, pattern: Path) -> list[RunSpec]:
