@@ -10,6 +10,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import write_parquet
 from polarvrp.references.published import published_costs
+from polarvrp.study.layout import UNSEEN_SPLITS
 from polarvrp.tables.build import build_tables
 from polarvrp.tables.figures import draw_figure
 from polarvrp.tables.sources import MissingResultsError, Results
@@ -222,6 +223,16 @@ def test_what_another_model_solved_without_flags_is_left_out(
         folder.solve(f"{OURS}-n10-s0", "MDVRP", 10, [11.0], split=split, metadata=said)
     protocols = [row["protocol"] for row in table_rows(quick, "zero_shot") if row["method"] != "pyvrp"]
     assert protocols == ["strict", "published-masked"]
+
+
+def test_protocols_that_a_study_does_not_ask_for_are_no_rows(folder: ResultsFolder) -> None:
+    """As where an earlier one tested without flags too, and left its solutions in the same folder."""
+    folder.solve("pyvrp", "MDVRP", 10, [10.0])
+    for split in UNSEEN_SPLITS.values():
+        folder.solve(f"{OURS}-n10-s0", "MDVRP", 10, [11.0], split=split)
+    for asked, listed in ((None, [*UNSEEN_SPLITS]), (("published", "strict"), ["strict", "published"])):
+        rows = table_rows(Results(folder.root, "quick", protocols=asked), "zero_shot")
+        assert [row["protocol"] for row in rows if row["method"] == f"{OURS}-s0"] == listed
 
 
 def test_what_another_model_than_the_present_one_solved_is_refused(folder: ResultsFolder, quick: Results) -> None:

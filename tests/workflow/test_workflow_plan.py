@@ -122,6 +122,18 @@ def test_own_file_wins_over_study_and_scale(workflow: Workflow, tmp_path: Path) 
     assert picture["evaluate_zero_shot"] == 1 and "evaluate_zero_shot_masked" not in picture
 
 
+@pytest.mark.parametrize(("masked", "told"), [("false", True), ("true", True), ("both", False)])
+def test_a_table_is_told_by_what_its_study_tests(workflow: Workflow, tmp_path: Path, masked: str, told: bool) -> None:
+    """What an earlier study solved without flags too is no row of another's."""
+    own = tmp_path / "mine.yaml"
+    own.write_text(f"variants: [CVRP, MDVRP]\nevaluation: {{mask_unseen_flags: {masked}}}\n")
+    words = ("results/tables/zero_shot.parquet", "results/tables/in_distribution.parquet", "--configfile", own)
+    run = workflow(*words, "--dry-run", "--printshellcmds")
+    assert run.code == 0 and "polarvrp tables zero_shot " in run.output, run.output
+    commands = [line for line in run.output.splitlines() if "polarvrp tables " in line]
+    assert ["--protocols strict published" in line for line in sorted(commands)] == [False, told]
+
+
 def test_ablations_add_the_grids_and_sweeps(workflow: Workflow) -> None:
     jobs = workflow.dry("ablations").jobs
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 37

@@ -433,3 +433,9 @@ def only_tables(name):
     """Option of the command for a table that is computed from others; none for the rest."""
     read = other_tables(name) if "tables" in EXPERIMENTS[name].needs else []
     return ["--compared", *read] if read else []
+
+
+def only_protocols(name):
+    """Option of the command for a table of unseen variants; none where the study tests with and without flags."""
+    all_asked = study.evaluation.mask_unseen_flags == "both" or "masked_flags" not in EXPERIMENTS[name].needs
+    return [] if all_asked else ["--protocols", *jobs.PROTOCOLS]

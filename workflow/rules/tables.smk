@@ -31,6 +31,7 @@ for name, experiment in EXPERIMENTS.items():
                 runs=lambda wildcards, name=name: only_runs(listed_runs(name)),
                 variants=only_variants(),
                 compared=only_tables(name),
+                protocols=only_protocols(name),
                 reference="" if study.datasets.test_seed == PUBLISHED_SEED else "--reference pyvrp",
                 labels=own_labels(),
                 external=external_methods(),
@@ -38,7 +39,7 @@ for name, experiment in EXPERIMENTS.items():
             shell:
                 "python -m polarvrp tables {params.name} --results {params.results} --scale {params.scale}"
                 " {params.reference} {params.runs} {params.variants} {params.compared} --labels {params.labels:q}"
-                " {params.external} > {log} 2>&1"
+                " {params.protocols} {params.external} > {log} 2>&1"
 
     if experiment.figure:
 

@@ -15,6 +15,8 @@ from polarvrp.cli.arguments import (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
+    from polarvrp.study.layout import UNSEEN_SPLITS
+
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables to build; all that have results when left out")
     add_results_arguments(parser)
     parser.add_argument(
@@ -26,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_variants_argument(parser)
     parser.add_argument(
         "--compared", nargs="+", metavar="NAME", help="tables that paper_comparison reads; default: all that were built"
+    )
+    parser.add_argument(
+        "--protocols",
+        nargs="+",
+        choices=UNSEEN_SPLITS,
+        help="zero_shot lists runs by these beside strict; default: all that they solved unseen variants by",
     )
     add_labels_argument(parser)
     add_external_argument(parser)
@@ -40,7 +48,10 @@ def execute(options: argparse.Namespace) -> int:
     external = external_methods(options)
     variants = chosen_variants(options)
     compared = None if options.compared is None else tuple(options.compared)
-    results = Results(*results_of(options), runs, options.reference, options.labels, external, variants, compared)
+    protocols = None if options.protocols is None else tuple(options.protocols)
+    results = Results(
+        *results_of(options), runs, options.reference, options.labels, external, variants, compared, protocols
+    )
     for path in build_tables(results, options.names):
         print(path)
     return 0

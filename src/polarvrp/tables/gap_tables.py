@@ -69,7 +69,8 @@ def zero_shot(results: Results, experiment: Experiment) -> pd.DataFrame:
     Solutions without flags stand beside those of the same model alone: what an earlier one left is no comparison.
     """
     rows = [row | {"protocol": STRICT_RULES} for row in _gap_rows(results, ZERO_SHOT_ORDER)]
-    for protocol in (name for name in UNSEEN_SPLITS if name != STRICT_RULES):
+    asked = UNSEEN_SPLITS if results.protocols is None else results.protocols
+    for protocol in (name for name in UNSEEN_SPLITS if name != STRICT_RULES and name in asked):
         for run in results.evaluated_runs():
             for test_set in results.evaluated_sets(run, ZERO_SHOT_ORDER, protocol):
                 if protocol.endswith(MASKED) and not results.same_model(run, test_set, protocol):

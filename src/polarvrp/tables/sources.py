@@ -62,6 +62,7 @@ class Results:
         external: Methods whose imported solutions the main tables list.
         variants: Variants to look at, None for all.
         compared: Tables that ``paper_comparison`` reads, None for all that were built.
+        protocols: Those of unseen variants to list (``study.layout.UNSEEN_SPLITS``), None for all that were solved by.
     """
 
     root: Path
@@ -72,6 +73,7 @@ class Results:
     external: tuple[ExternalMethod, ...] = ()
     variants: tuple[str, ...] | None = None
     compared: tuple[str, ...] | None = None
+    protocols: tuple[str, ...] | None = None
 
     @property
     def layout(self) -> Layout:
