@@ -13,6 +13,7 @@ from polarvrp.config.study import StudyConfig
 from polarvrp.errors import ConfigError
 from polarvrp.files import write_text
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.study import shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.experiments import study_runs
 from polarvrp.study.layout import Layout
@@ -131,6 +132,28 @@ def test_pictures_and_the_report_follow_a_code_version_of_their_own(
 def test_a_picture_follows_the_runs_that_it_shows(quick: StudyConfig) -> None:
     first, second = study_runs(quick)[:2]
     assert jobs.figure_spec(quick, "embeddings", [first]) != jobs.figure_spec(quick, "embeddings", [first, second])
+
+
+def test_tables_that_list_shipped_models_follow_their_solutions(
+    tmp_path: Path, quick: StudyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which an upgrade may bring under the same weights."""
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path)
+    folder = tmp_path / "pretrained-n50"
+    for place in ("evaluations/CVRP-n50.parquet", "evaluations/set_x.parquet", "local_search/CVRP-n50.parquet"):
+        write_text(folder / place, "solved once")
+    (folder / shipped.WEIGHTS).write_bytes((2).to_bytes(8, "little") + b"{}")
+
+    def specs_of_tables() -> dict[str, str]:
+        names = ("in_distribution", "zero_shot", "set_x", "training_cost")
+        return {name: canonical(jobs.table_spec(quick, name, [])) for name in names}
+
+    before = specs_of_tables()
+    write_text(folder / "local_search" / "CVRP-n50.parquet", "solved again")  # no table reads it
+    assert specs_of_tables() == before
+    write_text(folder / "evaluations" / "CVRP-n50.parquet", "solved again")
+    after = specs_of_tables()
+    assert [name for name in before if before[name] == after[name]] == ["training_cost"]
 
 
 def test_flags_of_unseen_variants_change_their_evaluations_only(tmp_path: Path, quick: StudyConfig) -> None:

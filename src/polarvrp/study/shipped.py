@@ -5,6 +5,7 @@ of solutions in ``evaluations/``: ``{variant}-n{n}.parquet``, and ``set_x.parque
 local search in ``local_search/``, where they were made.
 """
 
+import hashlib
 from pathlib import Path
 
 from polarvrp.errors import DataError
@@ -51,3 +52,15 @@ def shipped_folder(name: str) -> Path:
         f"this version ships no model {name!r}, {instead}; train one, e.g. `polarvrp train polarnet-ple-polar-n50-s0`, "
         f"and name its run"
     )
+
+
+def solutions_digest(name: str) -> str:
+    """SHA-256 of the solutions that ship with a model, by the names and the content of their files.
+
+    Raises:
+        DataError: If this version of the package ships no such model.
+    """
+    digest = hashlib.sha256()
+    for path in sorted((shipped_folder(name) / "evaluations").glob("*.parquet")):
+        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

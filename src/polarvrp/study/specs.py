@@ -27,7 +27,14 @@ from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import Layout, unseen_protocols
 from polarvrp.study.runs import SUFFIXES, RunSpec
-from polarvrp.study.shipped import WEIGHTS, shipped_folder, shipped_models, shipped_name, shipped_size
+from polarvrp.study.shipped import (
+    WEIGHTS,
+    shipped_folder,
+    shipped_models,
+    shipped_name,
+    shipped_size,
+    solutions_digest,
+)
 from polarvrp.study.weights import find_weights, weights_digest
 
 # Bump one of these when the code it names computes other numbers, or draws them otherwise: its jobs, and those that use
@@ -342,13 +349,14 @@ def architectures_spec(study: StudyConfig) -> Spec:
 def table_spec(study: StudyConfig, table: str, runs: Iterable[RunSpec]) -> Spec:
     """What a table depends on beside the files that it reads; those of shipped models stand outside of the results."""
     listed = {"shipped", "set_x"}.intersection(EXPERIMENTS[table].needs)
-    sizes = [shipped_size(name) for name in shipped_models()] if listed else []
+    ships = shipped_models() if listed else []
     return {
         "code": TABLE_CODE_VERSION,
         "table": table,
         "scale": study.scale,
         "runs": [run.name for run in runs],
-        "shipped": {str(size): _shipped_digest(size) for size in sizes},
+        "shipped": {str(size): _shipped_digest(size) for size in map(shipped_size, ships)},
+        **({"shipped_solutions": {name: solutions_digest(name) for name in ships}} if ships else {}),
     }
 
 
