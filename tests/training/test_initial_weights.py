@@ -20,7 +20,7 @@ from polarvrp.model.saving import save_policy
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec, train_spec
-from polarvrp.study.weights import find_weights, weights_digest
+from polarvrp.study.weights import find_weights, weights_at, weights_digest
 from polarvrp.training import trainer as trainer_module
 from polarvrp.training.step import PendingStep
 from polarvrp.training.trainer import TrainJob, train
@@ -168,5 +168,7 @@ def test_the_digest_of_the_initial_weights_enters_the_specification(tmp_path: Pa
     save_policy(path, build_policy(parse_train_spec(tiny_spec())[0], seed=10), {})
     assert fingerprint(specification(str(path.parent))) != before
     assert find_weights(EARLIER, layout) == find_weights(str(path), Layout()) == path
+    assert weights_at(str(path)) == weights_at(str(path.parent)) == path
+    assert weights_at(EARLIER) is weights_at("pretrained-n20") is None
     with pytest.raises(DataError, match="no model 'polarnet-ple-po-n6-s4'"):
         specification("polarnet-ple-po-n6-s4")

@@ -1,6 +1,7 @@
 """What the workflow would do: jobs of each scale and target, and refusals."""
 
 import functools
+import os
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -343,3 +344,17 @@ def test_own_files_are_solved_by_the_model_of_their_scale(
     run = workflow("solve", "--configfile", own, "--dry-run", "--printshellcmds")
     assert run.code == 0 and run.jobs["train_policy"] == 1, run.output
     assert f"polarvrp solve mine/tiny.vrp --model {model} --seconds 10.0" in run.output
+
+
+def test_own_files_follow_a_model_that_a_path_names(workflow: Workflow, tmp_path: Path) -> None:
+    """One that was trained again solves them again, and is not trained by the workflow even where that could."""
+    model = Path("results/models/polarnet-ple-polar-n50-s0")
+    solved, weights = tmp_path / "results/solve/tiny/solutions.parquet", tmp_path / model / "weights.safetensors"
+    for time, path in ((1, weights), (1, tmp_path / "mine" / "tiny.vrp"), (2, solved)):
+        write_text(path, TWINS["A"])
+        os.utime(path, (time, time))
+    (tmp_path / "mine.yaml").write_text(f"solve: {{folder: mine, model: {model}}}\n")
+    assert "solve_file" not in workflow.dry("solve", "--configfile", "mine.yaml").jobs
+    os.utime(weights, (3, 3))
+    jobs = workflow.dry("solve", "--configfile", "mine.yaml").jobs
+    assert jobs == {"solve": 1, "solve_file": 1, "total": 2}

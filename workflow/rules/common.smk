@@ -15,6 +15,7 @@ from polarvrp.study import specs as jobs
 from polarvrp.study.instances import instances_spec
 from polarvrp.study.layout import UNSEEN_SPLITS, Layout, unseen_protocols
 from polarvrp.study.runs import is_run_name, parse_run, run_pattern, stem_pattern, tail_pattern
+from polarvrp.study.weights import weights_at
 
 layout = Layout.of_scale(study.scale)
 os.environ.update(POLARVRP_SCALE=study.scale)  # a label of trainings, no part of what they depend on
@@ -171,9 +172,20 @@ def own_run():
 
 
 def own_model(wildcards):
-    """Weights that a run of this workflow must bring; other models are at hand."""
+    """Weights that a run of this workflow must bring, or those that a path names; models that ship are at hand."""
     run = own_run()
-    return [] if run is None else models([parse_run(run)])
+    return own_weights() if run is None else models([parse_run(run)])
+
+
+def own_weights():
+    """By their whole path, which no rule makes: they are followed, but what lies in the results is not trained anew."""
+    model = study.solve.model
+    with exit_on_mistake("configuration"):
+        path = None if model is None else weights_at(model)
+        if path is None:
+            return []
+        external.require_workflow_path(path.absolute(), "solve.model")
+    return path.absolute()
 
 
 def own_model_option():

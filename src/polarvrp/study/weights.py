@@ -25,10 +25,11 @@ def find_weights(model: str, layout: Layout) -> Path:
     Raises:
         DataError: If there is no such file.
     """
-    given = Path(model)
-    for path in (given, given / WEIGHTS, layout.weights(model)):
-        if is_file(path):
-            return path
+    given, path = Path(model), weights_at(model)
+    if path is not None:
+        return path
+    if is_file(layout.weights(model)):
+        return layout.weights(model)
     if model.startswith(PREFIX):
         return shipped_folder(model) / WEIGHTS
     if is_folder(given):
@@ -36,6 +37,12 @@ def find_weights(model: str, layout: Layout) -> Path:
     raise DataError(
         f"no model {model!r}: neither a file nor a run under {layout.model('')}; train it with `polarvrp train`"
     )
+
+
+def weights_at(model: str) -> Path | None:
+    """File of weights that a model names by its path or that of its folder; None where its name is none of a file."""
+    given = Path(model)
+    return next((path for path in (given, given / WEIGHTS) if is_file(path)), None)
 
 
 def weights_digest(path: Path) -> str:
