@@ -81,6 +81,24 @@ def test_a_size_without_published_costs_is_what_the_study_evaluates(folder: Resu
     assert rows_of(Results(folder.root, "paper"), "in_distribution", 20) == {}
 
 
+def test_published_costs_stand_beside_what_ships_alone(folder: ResultsFolder, ships: Path) -> None:
+    """A study of another seed, whose gaps are to its own PyVRP, left an evaluation of its own test sets."""
+    costs = [float(cost) for cost in published_costs("CVRP", 50)[:3]]
+    ship(ships, 50, {"CVRP": [1.05 * cost for cost in costs]})
+    folder.evaluate("polarnet-ple-polar-n10-s0", 30.0, variants=("CVRP",))
+    folder.solve("pyvrp", "CVRP", 50, costs)
+    folder.solve(RUN.format(size=50), "CVRP", 50, [1.5 * cost for cost in costs])
+    quick = Results(folder.root, "quick")
+    own = quick.layout.shipped_evaluation("pretrained-n50", "CVRP", 50)
+    own.parent.parent.mkdir()
+    shutil.move(folder.root / "evaluations" / "test" / RUN.format(size=50), own.parent)
+    found = rows_of(quick, "in_distribution", 50)["CVRP", "shipped-n50"]
+    assert found == (pytest.approx(5.0), "published-pyvrp", 3)
+    other_seed = Results(folder.root, "quick", against="pyvrp")
+    found = rows_of(other_seed, "in_distribution", 50)["CVRP", "shipped-n50"]
+    assert found == (pytest.approx(50.0), "pyvrp", 3)
+
+
 @pytest.mark.parametrize(("tested", "best", "other"), [(2, "10.000%", "5.000%"), (3, "5.000%", "10.000%")])
 def test_bold_marks_compare_equal_numbers_of_instances(
     folder: ResultsFolder, ships: Path, tested: int, best: str, other: str

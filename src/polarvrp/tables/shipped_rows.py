@@ -20,8 +20,8 @@ from polarvrp.tables.sources import InstanceSet, Results, read_costs
 def shipped_solutions(results: Results, variants: Collection[str]) -> Iterator[tuple[str, InstanceSet, pd.DataFrame]]:
     """Costs and seconds of shipped models on test sets of their own sizes.
 
-    The study's own evaluations are taken where there are any. Those that ship are of the published test sets, so they
-    stand where gaps are to published costs.
+    Evaluations that ship are of the published test sets, so they stand where gaps are to published costs, and alone:
+    the study's own of these sizes are of test sets of another seed. Elsewhere the study's own stand.
 
     Args:
         results: Of any study.
@@ -40,13 +40,10 @@ def shipped_solutions(results: Results, variants: Collection[str]) -> Iterator[t
         run, ships = _run_of(folder), size in PUBLISHED_SIZES and results.against in (None, "published-pyvrp")
         for variant in variants:
             test_set, origin = InstanceSet(variant, size), Origin(variant, size, "run", run)
-            own = results.layout.shipped_evaluation(name, variant, size)
-            path = folder / "evaluations" / own.name
-            if own.is_file():
-                yield shipped_method(size), test_set, read_costs(own, origin, results.dataset(test_set))
-            elif ships and path.is_file():
-                # Of all published instances, whatever part of them the study has.
-                instances = Layout(folder).dataset("test", variant, size)
+            path, instances = results.layout.shipped_evaluation(name, variant, size), results.dataset(test_set)
+            if ships:  # of all published instances, whatever part of them the study has
+                path, instances = folder / "evaluations" / path.name, Layout(folder).dataset("test", variant, size)
+            if path.is_file():
                 yield shipped_method(size), test_set, read_costs(path, origin, instances)
 
 
