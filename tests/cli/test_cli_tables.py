@@ -44,8 +44,11 @@ def test_without_a_scale_that_of_the_configuration_counts(
 
 
 def test_runs_limit_the_table(root: Path) -> None:
-    assert main(["tables", "in_distribution", "--results", str(root), "--runs", RUN]) == 0
-    assert "CaDA" not in (root / "tables" / "in_distribution.md").read_text(encoding="utf-8")
+    """To those that are named, be there none."""
+    command = ["tables", "in_distribution", "--results", str(root)]
+    for runs, methods in (([RUN], {"pyvrp", "polarnet-ple-polar-s0"}), ([], {"pyvrp"})):
+        assert main([*command, "--runs", *runs]) == 0
+        assert set(pq.read_table(root / "tables" / "in_distribution.parquet")["method"].to_pylist()) == methods
 
 
 def test_runs_of_another_scale_are_left_out_and_named_in_one_line(

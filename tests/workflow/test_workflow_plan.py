@@ -135,6 +135,14 @@ def test_a_table_is_told_by_what_its_study_tests(workflow: Workflow, tmp_path: P
     assert ["--protocols strict published" in line for line in sorted(commands)] == [False, told]
 
 
+def test_a_table_without_runs_reads_none(workflow: Workflow, tmp_path: Path) -> None:
+    """Whatever models of other studies lie in the folder."""
+    own = tmp_path / "mine.yaml"
+    own.write_text("backbones: []\nvariants: [CVRP, MDVRP]\n")
+    run = workflow("results/tables/in_distribution.parquet", "--configfile", own, "--dry-run", "--printshellcmds")
+    assert run.code == 0 and " --runs --variants CVRP MDVRP " in run.output, run.output
+
+
 def test_ablations_add_the_grids_and_sweeps(workflow: Workflow) -> None:
     jobs = workflow.dry("ablations").jobs
     assert jobs["train_policy"] == jobs["evaluate_policy"] == 37

@@ -433,7 +433,8 @@ def flags_options(masked):
 
 
 def only_runs(runs):
-    return ["--runs", *(run.name for run in runs)] if runs else []
+    """Option of the commands that look for runs; they read none where it names none."""
+    return ["--runs", *(run.name for run in runs)]
 
 
 def only_variants():

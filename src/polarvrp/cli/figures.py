@@ -16,7 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="figures to draw; all that have tables when left out")
     add_results_arguments(parser)
-    parser.add_argument("--runs", nargs="+", metavar="RUN", help="only curves of these runs; default: all trained ones")
+    parser.add_argument(
+        "--runs",
+        nargs="*",
+        metavar="RUN",
+        help="only curves of these runs, none without a name; default: all trained ones",
+    )
     add_variants_argument(parser)
     add_labels_argument(parser)
 

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("published-pyvrp", "pyvrp", "best_known"),
         help="what gaps are taken to (default: published-pyvrp at its sizes, else pyvrp)",
     )
-    parser.add_argument("--runs", nargs="+", metavar="RUN", help="only these runs; default: all that have results")
+    parser.add_argument(
+        "--runs", nargs="*", metavar="RUN", help="only these runs, none without a name; default: all that have results"
+    )
     add_variants_argument(parser)
     parser.add_argument(
         "--compared", nargs="+", metavar="NAME", help="tables that paper_comparison reads; default: all that were built"
