@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from helpers.studies import trained
+from polarvrp.catalog.limits import LIMITS
 from polarvrp.config.study import StudyConfig
 from polarvrp.files import write_text
 from polarvrp.study.at_hand import beside, solved_beside, trained_runs
@@ -70,3 +71,11 @@ def test_solutions_that_no_input_of_a_table_holds_are_told_with_their_times(layo
         write_text(path, "x")
     found = solved_beside(layout, ["CVRP", "OVRP"], [20, 50], {str(made)})
     assert found == {str(path): path.stat().st_mtime_ns for path in others}
+
+
+def test_solutions_in_parts_of_a_limit_are_told_to_the_table_that_shows_them(layout: Layout) -> None:
+    made, other = (layout.limited(solver, LIMITS[0], "CVRP", 20) for solver in ("pyvrp", "ortools"))
+    for path in (made, other):
+        write_text(path, "x")
+    assert solved_beside(layout, ["CVRP"], [20], {str(made)}, LIMITS) == {str(other): other.stat().st_mtime_ns}
+    assert solved_beside(layout, ["CVRP"], [20], {str(made)}) == {}

@@ -394,7 +394,8 @@ def table_spec(table):
     spec = jobs.table_spec(study, table, listed_runs(table))
     if "solvers" in EXPERIMENTS[table].needs:
         inputs = set(map(str, needs(table)))
-        beside = at_hand.solved_beside(layout, variants_of(table), shown_sizes(table), inputs)
+        parts = limits.LIMITS if "efforts" in EXPERIMENTS[table].needs else ()
+        beside = at_hand.solved_beside(layout, variants_of(table), shown_sizes(table), inputs, parts)
         spec |= {"solved": beside} if beside else {}
     return jobs.canonical(spec)
 

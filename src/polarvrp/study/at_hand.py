@@ -73,7 +73,11 @@ def _is_tested(study: StudyConfig, layout: Layout, run: RunSpec) -> bool:
 
 
 def solved_beside(
-    layout: Layout, variants: Collection[str], sizes: Collection[int], inputs: Collection[str]
+    layout: Layout,
+    variants: Collection[str],
+    sizes: Collection[int],
+    inputs: Collection[str],
+    parts: Collection[float] = (),
 ) -> dict[str, int]:
     """Solutions by solvers that a table shows though they are none of its inputs, and when each was written.
 
@@ -82,9 +86,11 @@ def solved_beside(
         variants: Of the table.
         sizes: Of its rows.
         inputs: Files that the workflow makes for it.
+        parts: Those of a solver's time limit whose solutions it shows too.
     """
     sets = [(variant, size) for variant in variants for size in sizes]
     paths = [layout.reference("test", solver, *test_set) for solver in SOLVERS for test_set in sets]
+    paths += [layout.limited(solver, part, *test_set) for solver in SOLVERS for part in parts for test_set in sets]
     return {str(path): path.stat().st_mtime_ns for path in paths if str(path) not in inputs and path.is_file()}
 
 
