@@ -51,6 +51,19 @@ def test_instance_without_reference_is_left_out_and_counted(
     assert (row["instances"], row["left_out"]) == (2, 1)
 
 
+@pytest.mark.parametrize(("cost", "said"), [(0.0, "0"), (-1.5, "-1.5")])
+def test_a_file_of_references_that_no_gap_can_be_taken_to_is_named(
+    folder: ResultsFolder, quick: Results, cost: float, said: str
+) -> None:
+    folder.solve("pyvrp", "CVRP", 10, [10.0, cost])
+    folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, 11.0])
+    message = (
+        rf"test/pyvrp/CVRP-n10\.parquet: reference costs must be positive, got {said} for instance 1; solve it again"
+    )
+    with pytest.raises(DataError, match=message):
+        table_rows(quick, "in_distribution")
+
+
 def test_without_reference_file_the_objective_stands_alone(folder: ResultsFolder, quick: Results) -> None:
     folder.solve(f"{OURS}-n10-s0", "CVRP", 10, [11.0, None])
     row = cell(table_rows(quick, "in_distribution"), method=f"{OURS}-s0")

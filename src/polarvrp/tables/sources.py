@@ -299,7 +299,12 @@ def _origin(solver: str, test_set: InstanceSet) -> Origin:
 @lru_cache(maxsize=len(VARIANTS) * len(PUBLISHED_SIZES))
 def _reference_costs(path: Path, changed_ns: int, origin: Origin, instances: Path) -> pd.Series:
     """Costs in a file of solutions, read once for all methods and again after a change."""
-    return read_costs(path, origin, instances)["cost"]
+    costs = read_costs(path, origin, instances)["cost"]
+    unusable = costs[(costs <= 0) | (costs == np.inf)]
+    if len(unusable):
+        got = f"{unusable.iloc[0]:g} for instance {unusable.index[0]}"
+        raise DataError(f"{path}: reference costs must be positive, got {got}; solve it again")
+    return costs
 
 
 def read_costs(path: Path, origin: Origin, instances: Path, model: str | None = None) -> pd.DataFrame:
