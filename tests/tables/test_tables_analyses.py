@@ -7,6 +7,8 @@ import pytest
 from helpers.analysis_files import METRICS, architecture_file, embedding_file, expert_file, margin_file
 from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.errors import DataError
+from polarvrp.files import read_parquet, write_parquet
 from polarvrp.tables.build import build_table, build_tables, print_experiment
 from polarvrp.tables.figures import draw_figure
 from polarvrp.tables.sources import MissingResultsError, Results
@@ -156,6 +158,28 @@ def test_a_network_may_be_another_at_another_size(folder: ResultsFolder, paper: 
         ["MTPOMO", "Shared", "1,000,000", "999,000"],
         ["MTPOMO (grids)", "Shared", "2,000,000", "2,000,000"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("preference_margins", "history"), ("expert_contributions", "model"), ("embeddings", "model")]
+)
+def test_an_analysis_of_another_model_than_the_present_one_is_refused(
+    folder: ResultsFolder, paper: Results, name: str, source: str
+) -> None:
+    run = "polarnet-ple-polar-n50-s0"
+    margin_file(folder.root, run, (9.0, 3.0), 1)
+    expert_file(folder.root, run)
+    embedding_file(folder.root, run, math.pi / 3)
+    folder.train(run)
+    path = paper.layout.analysis(run, name)
+    rows, found = table_rows(paper, name), read_parquet(path)
+    write_parquet(path, found, {source: {"fingerprint": f"print-of-{run}"}})
+    assert rows and table_rows(paper, name) == rows
+    write_parquet(path, found, {source: {"fingerprint": "another"}})
+    with pytest.raises(
+        DataError, match=rf"{name}\.parquet is by a model of fingerprint another, but the run's is print"
+    ):
+        table_rows(paper, name)
 
 
 def test_pictures_show_what_the_tables_hold(folder: ResultsFolder, paper: Results) -> None:

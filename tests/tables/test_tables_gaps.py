@@ -256,7 +256,7 @@ def test_what_another_model_than_the_present_one_solved_is_refused(folder: Resul
     assert [row["objective"] for row in table_rows(quick, "in_distribution")] == [11.0]
     earlier = {"model": {"fingerprint": "another"}}
     folder.solve(run, "OVRP", 10, [11.0], metadata=earlier)
-    message = f"was solved by a model of fingerprint another, but the run's is print-of-{run}; evaluate it again"
+    message = f"is by a model of fingerprint another, but the run's is print-of-{run}; make it again"
     for table in ("in_distribution", "gap_by_time", "training_paradigms"):
         with pytest.raises(DataError, match=rf"{run}/OVRP-n10\.parquet {message}"):
             table_rows(quick, table)

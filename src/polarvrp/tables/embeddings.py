@@ -12,7 +12,7 @@ from polarvrp.tables.formats import number
 from polarvrp.tables.grids import grid_runs
 from polarvrp.tables.means import over_seeds
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
-from polarvrp.tables.sources import Results, read_frame
+from polarvrp.tables.sources import Results
 
 EMBEDDINGS = "embeddings"
 """Name of the analysis, and of the table."""
@@ -43,7 +43,8 @@ def embedding_runs(results: Results, experiment: Experiment) -> list[RunSpec]:
 
 def embeddings_of(results: Results, run: RunSpec) -> pd.DataFrame:
     """Points of a run, as ``analysis.embeddings`` mapped them."""
-    return read_frame(results.layout.analysis(run.name, EMBEDDINGS), ("variant", "x", "y", "embedding"))
+    path = results.layout.analysis(run.name, EMBEDDINGS)
+    return results.of_model(run, path, ("variant", "x", "y", "embedding"))
 
 
 def render_embeddings(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:

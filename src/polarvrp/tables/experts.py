@@ -13,7 +13,7 @@ from polarvrp.tables.labels import variant_rank
 from polarvrp.tables.means import complete_mean, over_seeds
 from polarvrp.tables.paper import PAPER_SIZES, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
-from polarvrp.tables.sources import Results, read_frame
+from polarvrp.tables.sources import Results
 
 EXPERTS = "expert_contributions"
 """Name of the analysis."""
@@ -58,7 +58,7 @@ def contribution_runs(results: Results, experiment: Experiment) -> list[RunSpec]
 
 def experts_of(results: Results, run: RunSpec) -> pd.DataFrame:
     """Gates and norms by layer, variant and expert, as ``analysis.experts`` found them."""
-    return read_frame(results.layout.analysis(run.name, EXPERTS), COLUMNS)
+    return results.of_model(run, results.layout.analysis(run.name, EXPERTS), COLUMNS)
 
 
 def render_contributions(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:

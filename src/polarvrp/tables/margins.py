@@ -10,7 +10,7 @@ from polarvrp.tables.formats import number
 from polarvrp.tables.means import over_seeds
 from polarvrp.tables.paper import PAPER_SIZES, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
-from polarvrp.tables.sources import Results, read_frame
+from polarvrp.tables.sources import Results
 
 MARGINS = "preference_margins"
 """Name of the analysis, and of the table."""
@@ -56,7 +56,8 @@ def margin_runs(results: Results, experiment: Experiment) -> list[RunSpec]:
 def margins_of(results: Results, run: RunSpec) -> pd.DataFrame:
     """Margins of a training by epoch, as ``analysis.margins`` wrote them."""
     path = results.layout.analysis(run.name, MARGINS)
-    return read_frame(path, ("epoch", "metric", "epsilon_percent", "value", "preferred_pairs", "refined_tours"))
+    columns = ("epoch", "metric", "epsilon_percent", "value", "preferred_pairs", "refined_tours")
+    return results.of_model(run, path, columns)
 
 
 def refining_epochs(margins: pd.DataFrame) -> tuple[int, int] | None:

@@ -35,7 +35,8 @@ def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
             raise DataError(
                 f"{run.method} has Set-X costs of its sizes {size} and {run.num_customers}; choose one with --runs"
             )
-        costs = results.set_x(run).reindex(columns=["instance", "best_known", "cost", "published_cost", "seconds"])
+        costs = results.of_model(run, results.layout.set_x(run.name), ("instance", "best_known", "cost"))
+        costs = costs.reindex(columns=["instance", "best_known", "cost", "published_cost", "seconds"])
         frames.append(costs.assign(method=run.method, trained_on=size, runs=run.name))
     frames += external_set_x(results)
     if not frames:

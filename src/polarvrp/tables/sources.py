@@ -190,14 +190,13 @@ class Results:
         """One entry of a run's metadata, None where the training is not at hand or did not record it."""
         return self.metadata(run).get(key) if self.layout.metadata(run.name).is_file() else None
 
-    def set_x(self, run: RunSpec) -> pd.DataFrame:
-        """A run's costs on Set-X, a row an instance.
+    def of_model(self, run: RunSpec, path: Path, needed: Iterable[str]) -> pd.DataFrame:
+        """A file with certain columns about a run's model: its costs on Set-X, or what an analysis found.
 
         Raises:
             DataError: If the file is unusable, or by another model than the run has now.
         """
-        path = self.layout.set_x(run.name)
-        table = _read_table(path, ("instance", "best_known", "cost"))
+        table = _read_table(path, needed)
         _require_model(path, table, self.recorded(run, "fingerprint"))
         frame: pd.DataFrame = table.to_pandas()
         return frame
@@ -346,16 +345,17 @@ def read_costs(path: Path, origin: Origin, instances: Path, model: str | None = 
 
 
 def _require_model(path: Path, table: pa.Table, fingerprint: str | None) -> None:
-    """Refuse what another model than the present one of a run solved, as far as both say what they are.
+    """Refuse what is by another model, or of another training, than the present one of a run, as far as both say it.
 
     Raises:
-        DataError: If one did.
+        DataError: If it is.
     """
-    found = None if fingerprint is None else provenance(table).get("model", {}).get("fingerprint")
+    said = provenance(table)
+    found = None if fingerprint is None else said.get("model", said.get("history", {})).get("fingerprint")
     if found not in (None, fingerprint):
         raise DataError(
-            f"{path} was solved by a model of fingerprint {found}, but the run's is {fingerprint}; evaluate it again "
-            "or move the file away"
+            f"{path} is by a model of fingerprint {found}, but the run's is {fingerprint}; make it again or move it "
+            "away"
         )
 
 
