@@ -91,6 +91,15 @@ def test_settings_that_a_recipe_says_nothing_about_and_suffixes_are_free(tmp_pat
         assert parse_train_spec(train_spec(study, parse_run(name)))[1].weight_decay == 0.01
 
 
+def test_every_backbone_may_draw_one_variant_a_batch(tmp_path: Path) -> None:
+    apart, usual = study_with(tmp_path, mixed_batches="false"), study_with(tmp_path)
+    ours, theirs = parse_run("polarnet-ple-polar-n50-s0"), parse_run("mtpomo-shared-rl-n50-s0")
+    for run in (ours, theirs):
+        assert parse_train_spec(train_spec(apart, run))[1].mixed_batches is False
+    assert train_spec(apart, ours) != train_spec(usual, ours)
+    assert train_spec(apart, theirs) == train_spec(usual, theirs)
+
+
 @pytest.mark.parametrize("name", BACKBONES)
 def test_the_papers_protocol_is_one_for_all_backbones(tmp_path: Path, name: str) -> None:
     study, usual = study_with(tmp_path, protocol="paper"), study_with(tmp_path)

@@ -25,6 +25,7 @@ LATER_SETTINGS = [
     ("refiner", "pyvrp", "gpu"),
     ("refinement_ramp", 0.0, 0.1),
     ("decoder_ramp_epochs", 1, 6),
+    ("mixed_batches", True, False),
     ("stages", [], [{"epochs": 1}, {}]),
 ]
 """Settings that specifications leave out at their defaults, with the default and another value."""

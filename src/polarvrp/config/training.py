@@ -81,6 +81,9 @@ class TrainingRecipe(Section):
     validation_instances: PositiveInt = Field(
         default=128, description="First instances of each validation set that are solved after an epoch."
     )
+    mixed_batches: bool = Field(
+        default=True, description="Whether each instance draws its own variant, or a batch one for all its instances."
+    )
 
 
 class StageConfig(Section):
@@ -177,9 +180,6 @@ class TrainConfig(TrainingRecipe):
     seed: NonNegativeInt = Field(default=0, description="Root of all random streams of the run.")
     optimizer: Literal["adamw", "adam"] = Field(
         default="adamw", description="adamw decouples the weight decay, adam adds it to the gradient."
-    )
-    mixed_batches: bool = Field(
-        default=True, description="Whether each instance draws its own variant, or a batch one for all its instances."
     )
     normalize_rewards: bool = Field(
         default=False,

@@ -50,7 +50,7 @@ FIGURE_CODE_VERSION = 1
 PROTOCOLS = unseen_protocols(masked=False)
 """Rules that unseen variants are solved by, each from the same trained policies."""
 
-ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp", "decoder_ramp_epochs")
+ABSENT_AT_DEFAULT = ("refiner", "starts", "refinement_ramp", "decoder_ramp_epochs", "mixed_batches")
 """Settings of a training that specifications leave out at their defaults, so that a new one retrains nothing."""
 
 Spec = dict[str, Any]
