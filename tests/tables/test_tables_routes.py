@@ -8,8 +8,11 @@ from matplotlib.figure import Figure
 from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.cli.main import main
+from polarvrp.errors import DataError
 from polarvrp.files import write_text
 from polarvrp.problem.datasets import read_instances
+from polarvrp.problem.instances import instance_digests
+from polarvrp.solutions.origin import DIGESTS
 from polarvrp.study import shipped
 from polarvrp.tables.figures import draw_figure
 from polarvrp.tables.sources import MissingResultsError, Results
@@ -50,6 +53,17 @@ def test_a_panel_a_variant_with_its_routes_and_cost(quick: Results, folder: Resu
         assert first.get_xydata().tolist() == places[nodes].tolist()
         assert second.get_xydata()[0].tolist() == places[0].tolist()
         assert sum(sign.get_xydata().shape[0] for sign in signs) == 5  # each node once
+
+
+def test_solutions_of_other_instances_are_refused(quick: Results, folder: ResultsFolder) -> None:
+    sets = {name: folder.root / "datasets" / "test" / f"{name}-n4.npz" for name in ("CVRP", "OVRPB")}
+    own, others = (instance_digests(read_instances(sets[name])) for name in ("CVRP", "OVRPB"))
+    solution = {"costs": [3.25, 4.0], "actions": (1, 2, 0, 3, 4)}
+    folder.solve(RUN, "CVRP", 4, **solution, metadata={DIGESTS: {"0": own[0], "1": own[1]}})
+    drawn(quick)
+    folder.solve(RUN, "CVRP", 4, **solution, metadata={DIGESTS: {"0": others[0], "1": own[1]}})
+    with pytest.raises(DataError, match=r"CVRP-n4.parquet solves another instance 0 than .*CVRP-n4.npz holds"):
+        drawn(quick)
 
 
 def test_without_test_sets_there_is_nothing_to_draw(folder: ResultsFolder) -> None:

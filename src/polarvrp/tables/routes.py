@@ -15,6 +15,7 @@ from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.tours import Route, actions_to_routes
 from polarvrp.problem.variants import VARIANTS
+from polarvrp.solutions.origin import require_same_instances
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.shipped import shipped_models, shipped_size
 from polarvrp.tables.drawing import COLOURS, head
@@ -44,7 +45,12 @@ class Drawn:
 
 
 def sample_routes(results: Results, experiment: Experiment) -> Figure:
-    """A panel a variant: the routes of its first test instance, and what they cost."""
+    """A panel a variant: the routes of its first test instance, and what they cost.
+
+    Raises:
+        MissingResultsError: If nothing was solved whose instances are at hand.
+        DataError: If solutions are of other instances than those at hand.
+    """
     drawn = _model(results)
     if drawn is None:
         raise MissingResultsError(
@@ -57,8 +63,10 @@ def sample_routes(results: Results, experiment: Experiment) -> Figure:
     for axes in panels:
         axes.set_axis_off()
     for axes, variant in zip(panels, drawn.variants, strict=False):
-        instances = read_instances(results.dataset(InstanceSet(variant, drawn.num_customers)), first=1)
-        first = next(row for row in read_solutions(drawn.solutions(variant)).to_pylist() if row["instance"] == 0)
+        dataset, path = results.dataset(InstanceSet(variant, drawn.num_customers)), drawn.solutions(variant)
+        instances, solutions = read_instances(dataset, first=1), read_solutions(path)
+        require_same_instances(path, solutions, dataset)
+        first = next(row for row in solutions.to_pylist() if row["instance"] == 0)
         _draw(axes, instances, actions_to_routes(first["actions"], instances.num_depots))
         cost = "no tour" if first["cost"] is None else f"{first['cost']:.3f}"
         axes.set_title(f"{variant}\n{cost}", fontsize=7.5)
