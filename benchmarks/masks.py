@@ -133,7 +133,8 @@ def sample(
     variants = [name for name, variant in VARIANTS.items() if variant.num_depots == num_depots]
     config = ModelConfig(backbone="polarnet", encoder="shared", width=32, heads=2, layers=1, feedforward_width=32)
     policy = build_policy(config, 0).eval().to(device)
-    engine = make_engine(policy, num_customers + num_depots, bfloat16=bfloat16)
+    kinds = {VARIANTS[name].kind for name in variants}
+    engine = make_engine(policy, num_customers + num_depots, bfloat16=bfloat16, kinds=kinds)
     count = Count(Counter(dict.fromkeys(variants, 0)))
     generator = torch.Generator(device).manual_seed(derive_seed(seed, num_depots, str(bfloat16)))
     with bfloat16_products(device, bfloat16):

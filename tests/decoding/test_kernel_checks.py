@@ -15,6 +15,7 @@ from polarvrp.decoding.fused.checks.kernels import replay_verdicts, scoring_verd
 from polarvrp.decoding.fused.checks.rollout import check_rollout
 from polarvrp.decoding.fused.checks.verdicts import KernelSetting, KernelVerdict, guarded
 from polarvrp.decoding.fused.kernels import pointer, rules, scoring
+from polarvrp.problem.variants import KINDS
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="faults are planted in the interpreter")
 
@@ -40,6 +41,13 @@ def test_kernels_of_replay_scoring_and_attention_are_right() -> None:
 @pytest.mark.parametrize("head", ["gated", "plain", "reld"])
 def test_rollouts_are_right(head: str) -> None:
     assert check_rollout(SETTING, head, sampled=head != "plain").right
+
+
+def test_tours_from_several_depots_with_mixed_backhauls_are_right() -> None:
+    setting = KernelSetting.usual(3, torch.device("cpu"), torch.float32, KINDS[-1])
+    assert setting.environment().instances.kind == KINDS[-1]
+    verdicts = [*replay_verdicts(setting), check_rollout(setting, "gated", sampled=True)]
+    assert [verdict for verdict in verdicts if not verdict.right] == []
 
 
 def test_a_wrong_clip_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

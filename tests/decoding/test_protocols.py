@@ -99,7 +99,7 @@ def test_a_pass_shares_its_rollouts_where_loads_have_one_rule(policy: Policy, mo
     for variant, rollouts in (("MDVRPTW", 1), ("VRPMB", 2), ("MDVRPMBTW", 2)):
         counts.update(encode=0, rollout=0)
         solver = GreedySolver(policy, Decoding(1, protocols=PROTOCOLS, engine="parallel"), False)
-        engine = solver.engine(7)
+        engine = solver.engine(generated(variant, 6))
         rollout = engine.rollout
 
         def counted(*words: Any, rollout: Any = rollout, **options: Any) -> Any:

@@ -17,22 +17,25 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
+from helpers.instances import generated
 from helpers.model_samples import shaken
 from polarvrp.config.model import ModelConfig
-from polarvrp.config.training import TrainConfig
+from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.decoding import engine as engine_module
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.fused import self_check as self_check_module
 from polarvrp.decoding.fused.kernels import pointer, rollout, rules, scoring
-from polarvrp.decoding.fused.self_check import self_check
+from polarvrp.decoding.fused.self_check import instances_of, self_check
 from polarvrp.decoding.graphs import CapturedCall, CaptureError
+from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.errors import EngineError
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
 from polarvrp.model.registry import build_policy
+from polarvrp.problem.variants import KINDS, TRAINING_KIND, TRAINING_VARIANTS, VARIANTS, Kind, variants_of
 from polarvrp.training.optimizer import make_optimizer
 from polarvrp.training.plan import Plan
-from polarvrp.training.step import TrainingStep
+from polarvrp.training.step import TrainingStep, kinds_of
 
 TINY = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
 NUM_NODES = 5
@@ -67,6 +70,23 @@ def everyone_is_served(state, everyone):
 def half_fits(instance, state, nodes, strict: tl.constexpr):
     linehaul = tl.load(instance.loads + nodes)[None, :]
     return state.used_linehaul[:, None] + linehaul <= instance.capacity // 2
+
+
+@triton.jit
+def costs_of_later_depots(instance, state, node_block: tl.constexpr):
+    closing = tl.load(instance.distances + state.current * node_block + state.depot)
+    return state.travelled + tl.where(instance.open_route, 0.0, closing) + state.depot
+
+
+@triton.jit
+def nothing_is_mixed(instance, state, nodes, strict: tl.constexpr):
+    node_block: tl.constexpr = nodes.shape[0]
+    linehaul = tl.load(instance.loads + nodes)[None, :]
+    backhaul = tl.load(instance.loads + node_block + nodes)[None, :]
+    after_backhaul = tl.load(instance.loads + node_block + state.current) > 0
+    free = tl.where(after_backhaul, -1, instance.capacity - state.used_linehaul)
+    free_backhaul = instance.capacity - state.used_backhaul
+    return tl.where(backhaul > 0, backhaul <= free_backhaul[:, None], linehaul <= free[:, None])
 
 
 def refuse(self: Any, *arguments: Any) -> None:
@@ -141,6 +161,74 @@ def test_a_sound_level_is_checked_once_and_used(
     assert policy.decoder.query.weight.grad.sum() == policy.decoder.query.weight.numel()
     assert torch.equal(torch.random.get_rng_state(), state)
     assert caplog.records == []
+
+
+SEVERAL, MIXED = Kind(True, False), Kind(False, True)
+FAULTS_OF_A_KIND: dict[str, tuple[Kind, int, Plant, str]] = {
+    "wrong costs with several depots": (
+        SEVERAL,
+        7,
+        lambda patch: patch.setattr(rollout, "length_of", costs_of_later_depots),
+        r"costs differ by up to [12]",
+    ),
+    "no rule of mixed backhauls": (
+        MIXED,
+        9,
+        lambda patch: patch.setattr(rules, "load_fits", nothing_is_mixed),
+        r"mean likelihood error is [0-9.]+, more than 0\.0001",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS_OF_A_KIND)
+@pytest.mark.usefixtures("card")
+def test_a_fault_with_one_kind_of_instances_costs_the_level_where_they_are_alone(
+    fault: str, policy: Policy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind, num_nodes, plant, reason = FAULTS_OF_A_KIND[fault]
+    plant(monkeypatch)
+    with caplog.at_level(logging.INFO):
+        assert make_engine(policy, num_nodes).level == "fused"
+        assert make_engine(policy, num_nodes, kinds=[TRAINING_KIND, kind]).level == "parallel"
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(f"engine fused fails its self-check on this card: {reason}; engine parallel is used", line)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.words for kind in KINDS])
+def test_the_check_is_of_the_kind_of_instances(kind: Kind, policy: Policy) -> None:
+    instances = instances_of(kind, 7, torch.device("cpu"))
+    assert instances.kind == kind
+    assert instances.num_nodes == 7
+    agreement, capture_problem = self_check(policy, 7, kind, bfloat16=False)
+    assert agreement.problem is capture_problem is None
+    assert agreement.num_tours == (24 if kind.several_depots else 14)
+    assert agreement.cost_difference == 0
+
+
+def test_kinds_of_variants() -> None:
+    assert set(variants_of(TRAINING_KIND)) == set(TRAINING_VARIANTS)
+    assert [len(variants_of(kind)) for kind in KINDS] == [16, 8, 16, 8]
+    config = TrainConfig(paradigm="po", num_customers=4)
+    assert kinds_of(config) == [TRAINING_KIND]
+    assert kinds_of(config.replace(stages=(StageConfig(variants=tuple(VARIANTS)),))) == list(KINDS)
+
+
+@pytest.mark.usefixtures("card")
+def test_a_kind_of_instances_is_checked_once_and_not_before_it_comes(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Kind] = []
+
+    def sound(policy: Policy, num_nodes: int, kind: Kind, bfloat16: bool) -> None:
+        checked.append(kind)
+
+    monkeypatch.setattr(self_check_module, "_found_fault", sound)
+    assert step_of(policy, "auto").level == "fused"
+    assert checked == [TRAINING_KIND]
+    solver = GreedySolver(policy, Decoding(1), bfloat16=True)
+    for variant in ("CVRP", "OVRPBTW", "OVRPMB", "VRPMBL", "MDVRP", "MDVRPB", "MDOVRPMBTW", "MDVRPMB"):
+        assert solver.engine(generated(variant, 5)).level == "fused"
+    assert checked == list(KINDS)
 
 
 def test_the_check_compares_tours_likelihoods_and_gradients(policy: Policy) -> None:

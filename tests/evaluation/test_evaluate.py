@@ -101,7 +101,7 @@ def test_a_set_of_impossible_instances_only(policy: Policy) -> None:
 def test_one_engine_serves_all_sets_of_an_evaluation() -> None:
     policy = build_policy(ModelConfig(encoder="shared", width=32, heads=4, layers=1, feedforward_width=32), 0)
     solver = GreedySolver(policy, Decoding(1), bfloat16=False)
-    assert solver.engine(9) is solver.engine(21)
+    assert solver.engine(instances_of("CVRP", 2)) is solver.engine(instances_of("MDOVRPMB", 3))
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

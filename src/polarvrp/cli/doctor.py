@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+from collections.abc import Iterable
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
     from polarvrp.decoding.fused.checks.verdicts import KernelVerdict
 
-INTERPRETER_CUSTOMERS = 4
+INTERPRETER_NODES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,17 +78,30 @@ def _precision(device: torch.device) -> str:
 
 
 def _check_kernels(size: int, device: torch.device) -> bool:
-    """Print the verdict on each kernel; whether all are right."""
+    """Print the verdict on each kernel, then on those that are compiled anew for several depots; whether all are right.
+
+    These are given as many nodes, so that all sizes fit.
+    """
     import torch
 
-    from polarvrp.decoding.fused.checks.kernels import check_kernels
+    from polarvrp.decoding.fused.checks.kernels import check_kernels, replay_verdicts, rollout_verdicts
     from polarvrp.decoding.fused.checks.verdicts import KernelSetting
     from polarvrp.model.precision import has_bfloat16
+    from polarvrp.problem.variants import KINDS, MULTI_DEPOT_COUNT
 
     dtype = torch.bfloat16 if has_bfloat16(device) else torch.float32
+    right = _print_verdicts("kernel", size, check_kernels(KernelSetting.usual(size, device, dtype)))
+    fewer, hardest = max(size + 1 - MULTI_DEPOT_COUNT, 1), KINDS[-1]
+    several = KernelSetting.usual(fewer, device, dtype, hardest)
+    verdicts = chain(replay_verdicts(several), rollout_verdicts(several))
+    return _print_verdicts(hardest.words, fewer, verdicts) and right
+
+
+def _print_verdicts(title: str, size: int, verdicts: Iterable[KernelVerdict]) -> bool:
+    """Print a table of verdicts as they are found; whether all are right."""
     right = True
-    print(f"{'kernel':<24}{'n':>5}{'error':>10}{'bar':>10}{'ms':>9}  verdict")
-    for verdict in check_kernels(KernelSetting.usual(size, device, dtype)):
+    print(f"{title:<32}{'n':>5}{'error':>10}{'bar':>10}{'ms':>9}  verdict")
+    for verdict in verdicts:
         print(verdict_line(verdict, size), flush=True)
         right = right and verdict.right
     return right
@@ -96,20 +111,23 @@ def verdict_line(verdict: KernelVerdict, size: int) -> str:
     """One line of the table of kernels."""
     text = "right" if verdict.right else f"WRONG{': ' + verdict.fault if verdict.fault else ''}"
     numbers = f"{verdict.error:>10.2g}{verdict.bar:>10.2g}{verdict.milliseconds:>9.3f}"
-    return f"{verdict.kernel:<24}{size:>5}{numbers}  {text}"
+    return f"{verdict.kernel:<32}{size:>5}{numbers}  {text}"
 
 
 def _check_level(size: int, device: torch.device) -> bool:
-    """Print whether level fused as a whole is right, captured too."""
+    """Print whether level fused as a whole is right on each kind of instances, captured too."""
     from polarvrp.config.model import ModelConfig
     from polarvrp.decoding.fused.self_check import fault_of
     from polarvrp.model.precision import has_bfloat16
     from polarvrp.model.registry import build_policy
+    from polarvrp.problem.variants import KINDS
 
     policy = build_policy(ModelConfig(), 0).to(device).eval()
-    fault = fault_of(policy, size + 1, bfloat16=has_bfloat16(device))
-    _line("engine", f"n = {size}: {'fused' if fault is None else f'parallel, because level fused fails: {fault}'}")
-    return fault is None
+    faults = {kind: fault_of(policy, size + 1, kind, bfloat16=has_bfloat16(device)) for kind in KINDS}
+    for kind, fault in faults.items():
+        level = "fused" if fault is None else f"parallel, because level fused fails: {fault}"
+        _line("engine", f"{size + 1} nodes, {kind.words}: {level}")
+    return not any(faults.values())
 
 
 def _interpreter_is_right(device: torch.device) -> bool:
@@ -117,10 +135,12 @@ def _interpreter_is_right(device: torch.device) -> bool:
     from polarvrp.config.model import ModelConfig
     from polarvrp.decoding.fused.self_check import fault_of
     from polarvrp.model.registry import build_policy
+    from polarvrp.problem.variants import KINDS
 
-    tiny = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
-    fault = fault_of(build_policy(tiny, 0).to(device).eval(), INTERPRETER_CUSTOMERS + 1, bfloat16=False)
+    policy = build_policy(ModelConfig(width=32, heads=2, layers=1, feedforward_width=32), 0).to(device).eval()
+    faults = (fault_of(policy, INTERPRETER_NODES, kind, bfloat16=False) for kind in KINDS)
+    fault = next(filter(None, faults), None)
     found = "agrees with level parallel" if fault is None else f"fails: {fault}"
-    _line("engine", f"parallel; level fused {found} in Triton's interpreter (float32, n = {INTERPRETER_CUSTOMERS})")
+    _line("engine", f"parallel; level fused {found} in Triton's interpreter (float32, {INTERPRETER_NODES} nodes)")
     _line("", "compiled kernels and CUDA graphs need a card to be checked")
     return fault is None

@@ -110,7 +110,7 @@ def _solve(sets: list[Instances[NodeArrays]], trained: Model, options: argparse.
         solved = evaluate_protocols(solver, trained.run, instances)
         reasons = [f"instance {row.instance}, {row.reason}" for row in solved[0] if row.reason]
         _report_unsolved(path, reasons, len(instances))
-        made = trained.origin | effort | {"engine": solver.engine(instances.num_nodes).level, DIGESTS: known}
+        made = trained.origin | effort | {"engine": solver.engine(instances).level, DIGESTS: known}
         kinds = [{"protocol": protocol} for protocol in options.protocol]
         if options.local_search:
             solved.append(search_locally(instances, solved[0]))

@@ -11,6 +11,7 @@ level          how                                                    where
 """
 
 import logging
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError, EngineError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
+from polarvrp.problem.variants import TRAINING_KIND, Kind
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +135,14 @@ class Engine(Protocol):
         """
 
 
-def make_engine(policy: Policy, num_nodes: int, level: str = "auto", *, bfloat16: bool = True) -> Engine:
+def make_engine(
+    policy: Policy,
+    num_nodes: int,
+    level: str = "auto",
+    *,
+    bfloat16: bool = True,
+    kinds: Iterable[Kind] = (TRAINING_KIND,),
+) -> Engine:
     """The engine of a level; ``auto`` takes the fastest that serves this network, size, device and precision.
 
     Args:
@@ -141,6 +150,7 @@ def make_engine(policy: Policy, num_nodes: int, level: str = "auto", *, bfloat16
         num_nodes: N of the instances to come.
         level: One of ``LEVELS``.
         bfloat16: Whether matrix products will run in bfloat16; kernels for float32 are right but spill registers.
+        kinds: Of the instances to come; on a card level ``fused`` must be right on each.
 
     Raises:
         ConfigError: If that level does not serve them; the message says why.
@@ -158,7 +168,9 @@ def make_engine(policy: Policy, num_nodes: int, level: str = "auto", *, bfloat16
     from polarvrp.decoding.fused.engine import FusedEngine
     from polarvrp.decoding.fused.self_check import fault_of
 
-    fault = fault_of(policy, num_nodes, bfloat16=bfloat16) if on_card(policy) else None
+    checked: Iterable[Kind] = kinds if on_card(policy) else ()
+    faults = (fault_of(policy, num_nodes, kind, bfloat16=bfloat16) for kind in checked)
+    fault = next(filter(None, faults), None)
     if fault is None:
         engine: Engine = FusedEngine()
         return engine

@@ -69,9 +69,11 @@ class GreedySolver:
         """Where it computes."""
         return next(self.policy.parameters()).device
 
-    def engine(self, num_nodes: int) -> Engine:
-        """The engine that serves instances of that many nodes."""
-        made = make_engine(self.policy, num_nodes, self.decoding.engine, bfloat16=self.bfloat16)
+    def engine(self, instances: Instances[Any]) -> Engine:
+        """The engine that serves instances of that size and kind."""
+        made = make_engine(
+            self.policy, instances.num_nodes, self.decoding.engine, bfloat16=self.bfloat16, kinds=[instances.kind]
+        )
         return self._engines.setdefault(made.level, made)
 
     def solve(self, instances: Instances[Tensor]) -> Solved:
@@ -93,7 +95,7 @@ class GreedySolver:
         # Kernels are launched on the current device, wherever their arguments lie.
         current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
         with current, bfloat16_products(device, self.bfloat16):
-            engine = self.engine(instances.num_nodes)
+            engine = self.engine(instances)
             while done < len(instances):
                 rows = decoding.augmentations * instances.num_depots * (decoding.max_starts or instances.num_customers)
                 entries = max(ENTRIES_PER_BATCH[device.type] // self._shrunk, 1)

@@ -49,7 +49,7 @@ def evaluate_set_x(solver: GreedySolver, names: Sequence[str]) -> Iterator[dict[
     for name in names:
         library, best_known, _ = load_set_x(name)
         instances = to_instances(library)
-        if solver.engine(instances.num_nodes).level == "fused":  # its kernels may have to be compiled for this size
+        if solver.engine(instances).level == "fused":  # its kernels may have to be compiled for this size
             solver.solve(to_tensors(instances, solver.device))
         start_s = time.perf_counter()
         _, (actions,) = solver.solve(to_tensors(instances, solver.device))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
+from polarvrp.problem.variants import Kind
 
 if TYPE_CHECKING:
     import torch
@@ -94,6 +95,11 @@ class Instances(Generic[Array]):
         """Whether any instance lets deliveries and pickups alternate; on a GPU this waits for it."""
         classes: Any = self.backhaul_class
         return bool((classes == 2).any())
+
+    @property
+    def kind(self) -> Kind:
+        """What kernels for these instances are checked on; waits as ``has_mixed_backhauls`` does."""
+        return Kind(self.num_depots > 1, self.has_mixed_backhauls)
 
     def _map(self, function: Any) -> Instances[Any]:
         arrays = {

@@ -4,6 +4,7 @@ Names follow the paper: MD, O, VRP, then B or MB, L, TW (``OVRPBLTW``, ``MDVRPMB
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from polarvrp.errors import ConfigError
 
@@ -17,6 +18,24 @@ MULTI_DEPOT_COUNT = 3
 
 LARGEST_SIZE = 65_000
 """Customers of an instance: files of solutions number nodes by 16 bits."""
+
+
+class Kind(NamedTuple):
+    """Kind of instances, as kernels see it: several depots have code of their own, and mixed backhauls a rule.
+
+    Attributes:
+        several_depots: Instead of one.
+        mixed_backhauls: Whether some instance may have them.
+    """
+
+    several_depots: bool
+    mixed_backhauls: bool
+
+    @property
+    def words(self) -> str:
+        """For readers."""
+        depots = "several depots" if self.several_depots else "one depot"
+        return f"{depots}, mixed backhauls" if self.mixed_backhauls else depots
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,10 @@ class Variant:
         )
 
     @property
+    def kind(self) -> Kind:
+        return Kind(self.multi_depot, self.backhaul == 2)
+
+    @property
     def in_training(self) -> bool:
         return not self.multi_depot and self.backhaul < 2
 
@@ -81,6 +104,15 @@ def _by_name() -> dict[str, Variant]:
 VARIANTS: dict[str, Variant] = _by_name()
 TRAINING_VARIANTS: tuple[str, ...] = tuple(n for n, v in VARIANTS.items() if v.in_training)
 ZERO_SHOT_VARIANTS: tuple[str, ...] = tuple(n for n, v in VARIANTS.items() if not v.in_training)
+
+KINDS: tuple[Kind, ...] = tuple(sorted({variant.kind for variant in VARIANTS.values()}))
+TRAINING_KIND = KINDS[0]
+"""One depot, no mixed backhauls."""
+
+
+def variants_of(kind: Kind) -> tuple[str, ...]:
+    """Names of the variants of one kind."""
+    return tuple(name for name, variant in VARIANTS.items() if variant.kind == kind)
 
 
 def parse_variant(name: str) -> Variant:

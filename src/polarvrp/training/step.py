@@ -22,7 +22,7 @@ from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 from polarvrp.problem.torch_generator import draw_variants
-from polarvrp.problem.variants import VARIANTS
+from polarvrp.problem.variants import VARIANTS, Kind
 from polarvrp.seeds import derive_seed
 from polarvrp.training.clock import PhaseClock
 from polarvrp.training.group import SINGLE, Group
@@ -80,7 +80,13 @@ class TrainingStep:
         normalizes = config.normalize_rewards and "normalize_rewards" in PARADIGMS[config.paradigm].settings
         self._context = StepContext(
             policy,
-            make_engine(policy, config.num_customers + most_depots(config), engine, bfloat16=bfloat16),
+            make_engine(
+                policy,
+                config.num_customers + most_depots(config),
+                engine,
+                bfloat16=bfloat16,
+                kinds=kinds_of(config),
+            ),
             config,
             bfloat16,
             objective_of(config),
@@ -281,3 +287,8 @@ class PendingStep:
 def most_depots(config: TrainConfig) -> int:
     """Depots of the training instances that have the most."""
     return max(VARIANTS[name].num_depots for stage in config.stages for name in stage.variants)
+
+
+def kinds_of(config: TrainConfig) -> list[Kind]:
+    """Kinds of the training instances, each once."""
+    return sorted({VARIANTS[name].kind for stage in config.stages for name in stage.variants})

@@ -1,6 +1,10 @@
 """Self-check of level ``fused``: compiled, right and capturable here, found out on a tiny batch before it is trusted.
 
-Shape legend: B instances, S tours per instance, n customers, N nodes, d width.
+The batch is of the kind of instances that the level is wanted for: with several depots kernels are compiled anew, and
+mixed backhauls have rules of their own. Three depots stand for all numbers of several, and the rules of the problem for
+those of published environments.
+
+Shape legend: B instances, S tours per instance, n customers, N nodes, K depots, d width.
 """
 
 import math
@@ -19,7 +23,9 @@ from polarvrp.environment.environment import Environment
 from polarvrp.errors import EngineError
 from polarvrp.model.decoder import PointerDecoder
 from polarvrp.model.policy import Policy
+from polarvrp.problem.instances import Instances
 from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.variants import TRAINING_KIND, VARIANTS, Kind, variants_of
 
 INTERPRETER_BATCH = 2
 CAPTURE_ERROR = 1e-3
@@ -28,38 +34,42 @@ CAPTURE_ERROR = 1e-3
 _faults: dict[Hashable, str | None] = {}
 
 
-def fault_of(policy: Policy, num_nodes: int, *, bfloat16: bool) -> str | None:
-    """Why level ``fused`` must not be used here, ``None`` if it may; found out once a process for each form of network.
+def fault_of(policy: Policy, num_nodes: int, kind: Kind = TRAINING_KIND, *, bfloat16: bool) -> str | None:
+    """Why level ``fused`` must not be used here, ``None`` if it may; found out once a process for each form and kind.
 
     Args:
         policy: One that ``rollout.supports`` accepts, on its device.
         num_nodes: N.
+        kind: Of the instances.
         bfloat16: Whether matrix products will run in bfloat16.
 
     Raises:
         EngineError: If the device is of no use any more after the check.
     """
     bfloat16 = bfloat16 and not interpreted()  # the interpreter cuts digits off instead of rounding
-    key = _form(policy, num_nodes, bfloat16)
+    key = (_form(policy, num_nodes, bfloat16), kind)
     if key not in _faults:
-        _faults[key] = _found_fault(policy, num_nodes, bfloat16)
+        _faults[key] = _found_fault(policy, num_nodes, kind, bfloat16)
     return _faults[key]
 
 
-def self_check(policy: Policy, num_nodes: int, *, bfloat16: bool) -> tuple[Agreement, str | None]:
+def self_check(
+    policy: Policy, num_nodes: int, kind: Kind = TRAINING_KIND, *, bfloat16: bool
+) -> tuple[Agreement, str | None]:
     """Run level ``fused`` on a tiny batch, uncaptured and captured.
 
     Args:
         policy: As of :func:`fault_of`.
         num_nodes: N.
+        kind: Of the instances.
         bfloat16: Whether matrix products run in bfloat16.
 
     Returns:
         Agreement with level ``parallel`` in float32, and what differs when it is captured.
     """
     device = next(policy.parameters()).device
-    instances = generate_batch(num_nodes - 1, _batch(num_nodes, device), _generator(device), device)
-    shape = (len(instances), num_nodes, policy.decoder.query.out_features)
+    instances = instances_of(kind, num_nodes, device)
+    shape = (len(instances), instances.num_nodes, policy.decoder.query.out_features)
     # Embeddings leave encoders normalised; which ones makes no difference to a decoder's kernels.
     embeddings = torch.randn(shape, generator=_generator(device), device=device)
     embeddings = embeddings.to(torch.bfloat16 if bfloat16 else torch.float32)
@@ -70,16 +80,34 @@ def self_check(policy: Policy, num_nodes: int, *, bfloat16: bool) -> tuple[Agree
         return agreement, _capture_problem(probe, result) if agreement.problem is None else None
 
 
+def instances_of(kind: Kind, num_nodes: int, device: torch.device) -> Instances[Tensor]:
+    """The batch of a check: so many instances that their decisions fill a chunk on a GPU, few in the interpreter.
+
+    Args:
+        kind: Of all of them.
+        num_nodes: N.
+        device: Where they are made.
+    """
+    variants = variants_of(kind)
+    num_depots = VARIANTS[variants[0]].num_depots
+    customers = max(num_nodes - num_depots, 2)  # one customer leaves nothing to decide
+    batch = INTERPRETER_BATCH
+    if device.type == "cuda":  # what is compiled here then serves trainings too
+        rows = customers + 1 if num_depots == 1 else num_depots * customers
+        batch = math.ceil(SLOTS_PER_CHUNK / (rows * customers * INITIAL_ROOM))
+    return generate_batch(customers, batch, _generator(device), device, variants)
+
+
 def first_line(error: Exception) -> str:
     """Kind of an error and the first line of its message that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def _found_fault(policy: Policy, num_nodes: int, bfloat16: bool) -> str | None:
+def _found_fault(policy: Policy, num_nodes: int, kind: Kind, bfloat16: bool) -> str | None:
     device = next(policy.parameters()).device
     try:
-        agreement, capture_problem = self_check(policy, num_nodes, bfloat16=bfloat16)
+        agreement, capture_problem = self_check(policy, num_nodes, kind, bfloat16=bfloat16)
     except Exception as error:  # compilers and drivers raise what they like
         _require_working(device, error)
         return first_line(error)
@@ -113,15 +141,8 @@ def _capture_problem(probe: Probe, expected: ProbeResult) -> str | None:
     return None if error < CAPTURE_ERROR else f"captured gradients differ from uncaptured ones by {error:.2g}"
 
 
-def _batch(num_nodes: int, device: torch.device) -> int:
-    """Instances whose decisions fill a chunk, so that what is compiled here serves trainings too."""
-    if device.type != "cuda":
-        return INTERPRETER_BATCH
-    return math.ceil(SLOTS_PER_CHUNK / (num_nodes * (num_nodes - 1) * INITIAL_ROOM))
-
-
 def _form(policy: Policy, num_nodes: int, bfloat16: bool) -> Hashable:
-    """What the code of kernels depends on, apart from the number of depots."""
+    """What the code of kernels depends on, apart from the kind of instances."""
     decoder = policy.decoder
     assert isinstance(decoder, PointerDecoder)
     return (

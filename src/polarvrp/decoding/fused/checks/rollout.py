@@ -62,7 +62,9 @@ def check_rollout(setting: KernelSetting, head: str, sampled: bool) -> KernelVer
     """Recorded rollout, twice; the error is the mean one of log-likelihoods."""
     environment, policy = setting.environment(), setting.policy(head)
     embeddings = setting.embeddings(environment)
-    starts = with_greedy_row(multi_start(environment, setting.max_starts))
+    starts = multi_start(environment, setting.max_starts)
+    if environment.num_depots == 1:  # with several the row would name the first one twice, which is never legal
+        starts = with_greedy_row(starts)
     generator = setting.generator(4)
     length = TILE * environment.max_actions
 
@@ -77,7 +79,7 @@ def check_rollout(setting: KernelSetting, head: str, sampled: bool) -> KernelVer
 
     actions, cost, likelihood = first = run()
     repeated = all(torch.equal(one, other) for one, other in zip(first, run(), strict=True))
-    replayed = replay_actions(environment, actions, num_free=1)
+    replayed = replay_actions(environment, actions, num_free=starts.shape[1])
     assert replayed.moves is not None
     steps, instances, legal = replayed.moves.pack(), environment.instances, replayed.legal
     expected = score(policy, embeddings.float(), instances, steps)

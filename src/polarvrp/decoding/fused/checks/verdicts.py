@@ -16,6 +16,7 @@ from polarvrp.environment.environment import Environment
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.torch_generator import generate_batch
+from polarvrp.problem.variants import TRAINING_KIND, Kind, variants_of
 
 BARS = {torch.bfloat16: (0.01, 0.02), torch.float32: (1e-5, 1e-4)}
 """Largest relative errors forward and backward by the dtype of operands."""
@@ -58,6 +59,7 @@ class KernelSetting:
         config: Of the network; its width, heads and hidden features are the kernels'.
         device: Of the check; a processor means Triton's interpreter.
         dtype: Of operands, bfloat16 or float32.
+        kind: Of instances; scoring and attention know nothing of it.
     """
 
     num_customers: int
@@ -66,14 +68,17 @@ class KernelSetting:
     config: ModelConfig
     device: torch.device
     dtype: torch.dtype
+    kind: Kind
 
     @classmethod
-    def usual(cls, num_customers: int, device: torch.device, dtype: torch.dtype) -> "KernelSetting":
+    def usual(
+        cls, num_customers: int, device: torch.device, dtype: torch.dtype, kind: Kind = TRAINING_KIND
+    ) -> "KernelSetting":
         """Networks of full size and one chunk of decisions on a GPU, as little as there can be in the interpreter."""
         if device.type != "cuda":
             tiny = ModelConfig(width=32, heads=2, layers=1, feedforward_width=32)
-            return cls(num_customers, 2, 3, tiny, device, dtype)
-        return cls(num_customers, 800 // num_customers, num_customers, ModelConfig(), device, dtype)
+            return cls(num_customers, 2, 3, tiny, device, dtype, kind)
+        return cls(num_customers, 800 // num_customers, num_customers, ModelConfig(), device, dtype, kind)
 
     @property
     def bfloat16(self) -> bool:
@@ -85,8 +90,9 @@ class KernelSetting:
         return torch.Generator(self.device).manual_seed(seed)
 
     def environment(self) -> Environment:
-        """Instances of all training variants."""
-        return Environment(generate_batch(self.num_customers, self.batch, self.generator(1), self.device))
+        """Instances of all variants of the kind."""
+        variants = variants_of(self.kind)
+        return Environment(generate_batch(self.num_customers, self.batch, self.generator(1), self.device, variants))
 
     def policy(self, head: str) -> Policy:
         """Fresh network with a decoder of one head."""
