@@ -6,11 +6,12 @@
 Each stage runs in a process of its own with a time limit of its own, and ends in one line on standard output,
 ``STAGE n name OK|FAIL seconds numbers``; all that the stages print is in ``OUT/stages.log``. Later stages go on after a
 failure unless they need what failed. ``--budget`` drops the last stages once less than half their limits is left of it;
-stage 11 takes what is left. The caches of compiled code are kept in ``OUT`` as pieces below 16 MiB, and unpacked from
-there by the next call, which so starts warm. Stages 1 to 4 run before anything is captured, so that a wrong kernel is
-never taken for a fault of a graph. Without a card the same stages run in Triton's interpreter at tiny sizes, and each
-says what needs a card. Beside torch and Triton the stages need numpy, pandas, pyarrow, pydantic, safetensors and tqdm;
-stages 8 and 11 also PyVRP, and stage 11 PyYAML.
+stage 11 takes what is left, and plans by the times that stages 7 and 8 told. The caches of compiled code are kept in
+``OUT`` as pieces below 16 MiB. A later call on the same machine finds them and what earlier stages told though ``OUT``
+was emptied in between; on another machine it does if the files of the earlier ``OUT`` are copied into its own first.
+Stages 1 to 4 run before anything is captured, so that a wrong kernel is never taken for a fault of a graph. Without a
+card the same stages run in Triton's interpreter at tiny sizes, and each says what needs a card. Beside torch and Triton
+the stages need numpy, pandas, pyarrow, pydantic, safetensors and tqdm; stages 8 and 11 also PyVRP, and stage 11 PyYAML.
 """
 
 import argparse
@@ -35,7 +36,7 @@ PIECE_BYTES = 15 << 20
 """Of an archive of caches; pieces stay below 16 MiB."""
 
 CACHE = Path(tempfile.gettempdir()) / "polarvrp-device-cache"
-"""Always the same place: compiled code knows its own path."""
+"""Always the same place: compiled code knows its own path. Holds a copy of the log too, for later calls."""
 
 SLOWER_WITHOUT_CARD = 10
 LEAST_TRAINING_SECONDS = 60.0
@@ -85,6 +86,7 @@ def main() -> int:
         return 0
     options.output.mkdir(parents=True, exist_ok=True)
     unpack_caches(options.output)
+    restore_log(options.output)
     slower = 1 if card_is_there() else SLOWER_WITHOUT_CARD
     try:
         failed = run_all(options, slower)
@@ -167,6 +169,7 @@ def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
         finally:
             end_group(process)
     seconds = time.monotonic() - begun_s
+    keep_log(options.output)
     lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
     numbers = " ".join(line.removeprefix("NUMBERS ") for line in lines if line.startswith("NUMBERS "))
     if status == 0:
@@ -174,6 +177,18 @@ def run_apart(number: int, limit_s: float, options: argparse.Namespace) -> str:
     last = next((line for line in reversed(lines) if line.strip()), "nothing was printed")
     reason = f"limit of {limit_s:.0f} s" if status is None else last
     return f"FAIL {seconds:.1f} {numbers} | {reason}"
+
+
+def keep_log(output: Path) -> None:
+    """Copy the log to where a later call on this machine finds it: ``output`` may be emptied before."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(output / LOG, CACHE / LOG)
+
+
+def restore_log(output: Path) -> None:
+    """Go on with the log of an earlier call, unless there is one."""
+    if (CACHE / LOG).exists() and not (output / LOG).exists():
+        shutil.copyfile(CACHE / LOG, output / LOG)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import shutil
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +117,31 @@ def test_training_plans_with_the_last_times_that_were_told(stages: ModuleType, t
     (tmp_path / "stages.log").write_text("\n".join(lines))
     assert stages.earlier_number(tmp_path, "step_ms") == 20.5
     assert stages.earlier_number(tmp_path, "pyvrp_ms") == assumed["pyvrp_ms"]
+
+
+def test_a_later_call_knows_what_an_earlier_one_told_though_its_folder_was_emptied(
+    device: ModuleType, stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, output = tmp_path / "stage.py", tmp_path / "output"
+    script.write_text('print("NUMBERS step_ms=17.5")')
+    output.mkdir()
+    monkeypatch.setattr(device, "__file__", str(script))
+    assert device.run_apart(7, 30.0, options_of(output, [7])).endswith(" step_ms=17.5")
+    shutil.rmtree(output)
+    found: list[float] = []
+
+    def run_all(options: argparse.Namespace, slower: int) -> set[int]:
+        found.append(stages.earlier_number(options.output, "step_ms"))
+        return set()
+
+    monkeypatch.setattr(device, "run_all", run_all)
+    monkeypatch.setattr(device, "card_is_there", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["device.py", "--output", str(output), "--stages", "11"])
+    assert device.main() == 0
+    assert (output / "stages.log").read_text().splitlines() == ["STAGE 7 step-50", "NUMBERS step_ms=17.5"]
+    (output / "stages.log").write_text("NUMBERS step_ms=20")  # of another machine
+    assert device.main() == 0
+    assert found == [17.5, 20.0]
 
 
 def test_only_stages_that_ask_for_it_compile_the_head(stages: ModuleType) -> None:
