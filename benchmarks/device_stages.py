@@ -55,6 +55,10 @@ PARAMETER_DIFFERENCE = 1e-3
 ASSUMED_MS = {"step_ms": 25.0, "pyvrp_ms": 45.0}
 """Of stages 7 and 8, where those have not told."""
 
+STEPS_SHARE, SLICE_SHARE, LAST_SLICE_SHARE = 0.35, 0.33, 0.75
+"""Of the limit of stage 11: what its steps are planned to take; a slice; by when the last one ends. Two slices fit;
+about half a minute goes to the start and the evaluation of each, and a tenth to validations and checkpoints."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -370,23 +374,28 @@ def earlier_number(output: Path, key: str) -> float:
 
 def training(setting: Setting) -> None:
     """POLAR of polarnet-ple at n = 50 whose schedule ends with the time; gaps to the published costs."""
-    per_epoch, batch, epochs = 20_480, 256, 4
-    seconds = 0.55 * setting.seconds  # the rest compiles and evaluates
+    per_epoch, batch, epochs = 40_960, 256, 4  # epochs end in a validation: few of them
+    slice_s, limit_s = SLICE_SHARE * setting.seconds, LAST_SLICE_SHARE * setting.seconds
     if setting.on_card:
         plain, refined = (earlier_number(setting.output, key) for key in ("step_ms", "pyvrp_ms"))
-        epochs = max(epochs, int(1e3 * seconds / ((0.75 * plain + 0.25 * refined) * per_epoch / batch)))
+        epoch_s = (0.75 * plain + 0.25 * refined) * per_epoch / batch / 1e3
+        epochs = max(epochs, int(STEPS_SHARE * setting.seconds / epoch_s))
     else:
-        per_epoch, batch, seconds = 8, 4, 8.0
-    arguments = ["--seconds", str(seconds), "--slice", str(seconds / 2), "--epochs", str(epochs)]
+        per_epoch, batch, slice_s, limit_s = 8, 4, 4.0, 32.0
+    arguments = ["--seconds", str(limit_s), "--slice", str(slice_s), "--limit", str(limit_s), "--epochs", str(epochs)]
     arguments += ["--instances-per-epoch", str(per_epoch), "--batch-size", str(batch)]
     arguments += ["--instances", "200" if setting.on_card else "1", "--workers", str(setting.workers)]
     arguments += ["--output", str(setting.output / "minutes.parquet")]
     if setting.weights is not None:
         arguments += ["--weights", str(setting.weights)]
     report(epochs=epochs)
-    keys = ("training_seconds", "epoch", "mean_gap_percent")
+
+    def tell(row: Mapping[str, Any]) -> None:
+        keys = ("training_seconds", "epoch", "mean_gap_percent")
+        report(**{key: float(row[key]) for key in keys}, share_of_schedule=float(row["epoch"]) / epochs)
+
     with nullcontext() if setting.on_card else tiny_minutes():
-        minutes.main(arguments, lambda row: report(**{key: float(row[key]) for key in keys}))
+        minutes.main(arguments, tell)
 
 
 @contextmanager

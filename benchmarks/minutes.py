@@ -53,8 +53,9 @@ def main(arguments: Sequence[str] | None = None, told: Callable[[dict[str, Any]]
         folder = Path(name)
         validation = make_sets(folder, "validation", options.num_customers, VALIDATION_INSTANCES, 4321)
         tests = make_sets(folder, "test", options.num_customers, options.instances, 1234)
+        limit_s = 4 * options.seconds if options.limit is None else options.limit
         finished, begun_s = False, time.perf_counter()
-        while not finished and time.perf_counter() - begun_s < 4 * options.seconds:
+        while not rows or (not finished and time.perf_counter() - begun_s + options.slice <= limit_s):
             job = TrainJob(
                 f"polarnet-ple-polar-n{options.num_customers}-s0",
                 spec,
@@ -84,7 +85,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--num-customers", type=int, default=50, choices=(50, 100))
     parser.add_argument("--seconds", type=float, default=300.0, help="seconds of training, evaluation apart")
-    parser.add_argument("--slice", type=float, default=60.0, help="seconds between two evaluations")
+    parser.add_argument("--slice", type=float, default=60.0, help="seconds between two evaluations, start-up included")
+    parser.add_argument(
+        "--limit", type=float, metavar="SECONDS", help="by when the last slice ends (default: four times --seconds)"
+    )
     parser.add_argument("--epochs", type=int, default=36)
     parser.add_argument("--weights", type=Path, metavar="FILE", help="weights.safetensors to go on from")
     parser.add_argument("--instances-per-epoch", type=int, default=100_000)

@@ -144,6 +144,57 @@ def test_a_later_call_knows_what_an_earlier_one_told_though_its_folder_was_empti
     assert found == [17.5, 20.0]
 
 
+@pytest.mark.parametrize("seconds", [150.0, 240.0, 400.0])
+def test_the_training_fits_into_its_stage_and_tells_how_far_its_schedule_came(
+    seconds: float,
+    stages: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    planned: list[argparse.Namespace] = []
+
+    def main(arguments: list[str], told: Any) -> None:
+        planned.append(stages.minutes.parse(arguments))
+        told({"training_seconds": 50.0, "epoch": planned[0].epochs / 2, "mean_gap_percent": 7.0, "gap_CVRP": 8.0})
+
+    monkeypatch.setattr(stages.minutes, "main", main)
+    (tmp_path / "stages.log").write_text("NUMBERS step_ms=20\nNUMBERS pyvrp_ms=36")
+    stages.training(stages.Setting(torch.device("cuda"), tmp_path, None, 16, seconds))
+    (options,) = planned
+    steps = options.epochs * options.instances_per_epoch / options.batch_size
+    assert 0.3 * seconds < 0.024 * steps <= 0.35 * seconds
+    assert 2 * options.slice + 30 < seconds and 2 * options.slice < options.limit == options.seconds < seconds
+    assert capsys.readouterr().out.splitlines() == [
+        f"NUMBERS epochs={options.epochs}",
+        f"NUMBERS training_seconds=50 epoch={options.epochs / 2:.4g} mean_gap_percent=7 share_of_schedule=0.5",
+    ]
+
+
+@pytest.mark.parametrize(("limit", "slices"), [("10", 1), ("139", 1), ("140", 2), ("220", 3)])
+def test_after_the_first_no_slice_begins_that_would_end_after_the_limit(
+    limit: str, slices: int, stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes, clock, rows = stages.minutes, [0.0], list[dict[str, Any]]()
+
+    def train(job: Any) -> bool:
+        clock[0] += job.max_seconds + 20  # the rest solves
+        return False
+
+    def standing(*arguments: Any) -> dict[str, Any]:
+        return {"training_seconds": 1.0, "epoch": 1.0, "mean_gap_percent": 2.0}
+
+    monkeypatch.setenv("WANDB_MODE", "disabled")  # the script would set it for good
+    monkeypatch.setattr(minutes, "train", train)
+    monkeypatch.setattr(minutes, "standing", standing)
+    monkeypatch.setattr(minutes, "make_sets", lambda *arguments: [])
+    monkeypatch.setattr(minutes, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    output = tmp_path / "minutes.parquet"
+    minutes.main(["--slice", "60", "--limit", limit, "--output", str(output)], rows.append)
+    assert len(rows) == slices
+    assert output.exists()
+
+
 def test_only_stages_that_ask_for_it_compile_the_head(stages: ModuleType) -> None:
     compiled = stages.fused_scoring._compiled
     with stages.plain_head():
