@@ -144,6 +144,26 @@ def test_a_later_call_knows_what_an_earlier_one_told_though_its_folder_was_empti
     assert found == [17.5, 20.0]
 
 
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        (
+            "void at::native::unrolled_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)",
+            "unrolled_kernel<4,_FillFunctor<float>,_array<char*,_1ul>_>(int)",
+        ),
+        (
+            "void at::native::unrolled_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)",
+            "unrolled_kernel<4,_CUDAFunctor_add<float>,_array<char*,_3ul>_>(int)",
+        ),
+        ("void at::native::(anonymous namespace)::apply_kernel<at::List<4> >(int)", "apply_kernel<List<4>_>(int)"),
+        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT", "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT"),
+        ("k" * 200, "k" * 100),
+    ],
+)
+def test_kernels_are_named_by_what_tells_them_apart(signature: str, name: str, stages: ModuleType) -> None:
+    assert stages.kernel_name(signature) == name
+
+
 @pytest.mark.parametrize("seconds", [150.0, 240.0, 400.0])
 def test_the_training_fits_into_its_stage_and_tells_how_far_its_schedule_came(
     seconds: float,
