@@ -157,8 +157,10 @@ class ShapedStep:
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._context.config.gradient_clip)
         self._gradient_norm.copy_(norm)
         if self._optimizer.defaults.get("fused"):
-            # Leaves everything as it is where this is 1, without anybody waiting for the device.
-            self._optimizer.found_inf = (~self._gradient_norm.isfinite()).float()  # type: ignore[attr-defined]
+            # Leaves everything as it is where this is 1, without anybody waiting for the device. It stays 1, since
+            # numbers are read one step late and the network that diverged is to be kept, not that of the next step.
+            diverged: Tensor = self._optimizer.found_inf  # type: ignore[attr-defined]
+            diverged.copy_(torch.maximum(diverged, (~self._gradient_norm.isfinite()).float()))
             self._optimizer.step()
         elif bool(self._gradient_norm.isfinite()):
             self._optimizer.step()
