@@ -35,6 +35,10 @@ class ShapedStep:
         batch_size: Instances of a step.
         draw: Gives them from the state of a generator.
         splits: Parts that microbatches are cut into.
+
+    Attributes:
+        added_up: Whether the last step has added something up over several processes; it cannot be made again then,
+            since the others would take what it adds for what follows.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class ShapedStep:
         generators = [self._data, *(each for microbatch in self._microbatches for each in microbatch.generators)]
         captured = self._device.type == "cuda" and context.engine.capturable and batch_size == config.batch_size
         self._plan = Plan(self._device, captured, generators)
+        self.added_up = False
         self._gradient_norm = torch.zeros((), device=self._device)
         self._means: Tensor | None = None
 
@@ -79,7 +84,7 @@ class ShapedStep:
         Raises:
             BufferOverflowError, CaptureError: Before any parameter has changed.
         """
-        plan, refines = self._plan, self._refiner is not None
+        plan, refines, self.added_up = self._plan, self._refiner is not None, False
         self._data.manual_seed(derive_seed(self._context.config.seed, "data", *now))
         clock = plan.begin()
         plan.run("generate", "generate", self._generate)
@@ -105,13 +110,13 @@ class ShapedStep:
         if self._group.size > 1:
             plan.run("backward", "flatten", self._flatten)
             with clock.phase("backward"):
-                self._group.add_up(self._gradient)
+                self._add_up(self._gradient)
         if not self._waits_early:  # the device has enough to do by now
             for microbatch in self._microbatches:
                 microbatch.synchronize()
         plan.run("optimiser", "update", self._update)
         sums = torch.stack([microbatch.sums for microbatch in self._microbatches]).sum(0)
-        self._group.add_up(sums)
+        self._add_up(sums)
         return HostCopy(torch.cat((sums, self._gradient_norm.double()[None]))), clock
 
     def _generate(self) -> None:
@@ -132,9 +137,13 @@ class ShapedStep:
         with clock.phase("score"):  # never captured: processes capture at different steps
             self._means = normalizer.snapshot()
             total = torch.stack([microbatch.statistics for microbatch in self._microbatches]).sum(0)
-            self._group.add_up(total)
+            self._add_up(total)
             for microbatch in self._microbatches:
                 microbatch.statistics.copy_(total)
+
+    def _add_up(self, tensor: Tensor) -> None:
+        self.added_up = self._group.size > 1
+        self._group.add_up(tensor)
 
     def _start_refinement(self, number: int, microbatch: Microbatch, now: tuple[int, int, int]) -> None:
         self._plan.run("rollout", f"select {number}", microbatch.select_tours)

@@ -184,7 +184,7 @@ class TrainingStep:
                 logger.info("%s", error)
             except CaptureError as error:
                 if not self._halve(error, key):
-                    self._leave_graphs(error)
+                    self._leave_graphs(error, self._shaped[key].added_up)
             except RuntimeError as error:
                 if not self._halve(error, key):
                     raise
@@ -210,15 +210,21 @@ class TrainingStep:
         )
         return True
 
-    def _leave_graphs(self, error: CaptureError) -> None:
+    def _leave_graphs(self, error: CaptureError, added_up: bool) -> None:
         """Go on with level parallel, which captures no phase, unless another level was asked for.
 
+        Args:
+            error: Of the capture.
+            added_up: Whether other processes have gone on with this step.
+
         Raises:
-            EngineError: If level fused was.
+            EngineError: If level fused was, or others have.
         """
         reason = str(error).partition("\n")[0]
         if self._level == "fused":
             raise EngineError(f"engine fused: {reason}; use engine parallel") from error
+        if added_up:
+            raise EngineError(f"{reason}, and other processes have gone on; use engine parallel") from error
         logger.warning("%s; engine parallel is used from here on", reason)
         graphed = None if self._context.engine.level == "fused" else False
         self._context = replace(self._context, engine=ParallelEngine(graphed))
