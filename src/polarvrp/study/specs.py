@@ -193,9 +193,7 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
         training["instances"] = instances_spec(study.training.instances)
     for key in unread_settings({stage.get("paradigm", run.paradigm) for stage in stages or [{}]}):
         training.pop(key, None)
-    network: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
-    if "task_experts" in ENCODERS[run.encoder].settings:
-        network["task_experts"] = values["task_experts"]
+    network = _network(run, values)
     if study.training.initial_weights is not None or not ramps_decoder(ModelConfig.from_mapping(network, "model")):
         training.pop("decoder_ramp_epochs", None)
     usual = TrainingRecipe()
@@ -213,6 +211,14 @@ def train_spec(study: StudyConfig, run: RunSpec, results: Layout | None = None) 
     }
     parse_train_spec(spec)
     return spec
+
+
+def _network(run: RunSpec, values: Mapping[str, Any]) -> Spec:
+    """Network of a run, with those of its swept values that its encoder reads."""
+    network: Spec = {"backbone": run.backbone, "encoder": run.encoder, "num_customers": run.num_customers}
+    if "task_experts" in ENCODERS[run.encoder].settings:
+        network["task_experts"] = values["task_experts"]
+    return network
 
 
 def _changes(stage: StageConfig, run: RunSpec) -> Spec:
