@@ -1,6 +1,7 @@
 """Routes of a sample instance of each variant."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -58,7 +59,7 @@ def test_a_panel_a_variant_with_its_routes_and_cost(quick: Results, folder: Resu
 def test_solutions_of_other_instances_are_refused(quick: Results, folder: ResultsFolder) -> None:
     sets = {name: folder.root / "datasets" / "test" / f"{name}-n4.npz" for name in ("CVRP", "OVRPB")}
     own, others = (instance_digests(read_instances(sets[name])) for name in ("CVRP", "OVRPB"))
-    solution = {"costs": [3.25, 4.0], "actions": (1, 2, 0, 3, 4)}
+    solution: dict[str, Any] = {"costs": [3.25, 4.0], "actions": (1, 2, 0, 3, 4)}
     folder.solve(RUN, "CVRP", 4, **solution, metadata={DIGESTS: {"0": own[0], "1": own[1]}})
     drawn(quick)
     folder.solve(RUN, "CVRP", 4, **solution, metadata={DIGESTS: {"0": others[0], "1": own[1]}})
