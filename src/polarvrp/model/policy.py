@@ -35,8 +35,8 @@ class Policy(nn.Module):
         rope: Form of the rotary embedding, ``off`` for none.
 
     Attributes:
-        ramp: How much of the decoder's residual block is on, 0 to 1; the trainer raises it in the first epoch. A
-            tensor is read at run time, so that a captured or compiled step need not be built again.
+        ramp: How much of the decoder's residual block is on, 0 to 1; the trainer raises it at first. A tensor
+            is read at run time, so that a captured or compiled step need not be built again.
         mask_unseen_flags: Hide the flags of mixed backhauls and several depots, which no training instance sets.
         mb_sets_b: Whether flag B is set beside MB for mixed backhauls, as in the published tests, or MB alone.
     """
