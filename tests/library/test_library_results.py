@@ -1,5 +1,7 @@
 """The table of ``polarvrp solve``: rows of several calls in one file."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +27,13 @@ def files_in(folder: Path) -> list[Any]:
     """Files that a table has rows of, in their order."""
     files: list[Any] = pq.read_table(folder / SOLUTIONS)["file"].to_pylist()
     return files
+
+
+def test_what_writes_the_table_is_loaded_before_anything_is_solved() -> None:
+    """Ctrl-C while it loads would leave no table."""
+    code = "import sys, polarvrp.library.results; print({'pyarrow.compute', 'pyarrow.parquet'} <= set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
 
 
 def test_calls_side_by_side_lose_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa  # before anything is solved: what Ctrl-C breaks off while it loads could not be written
+# Before anything is solved: what Ctrl-C breaks off while these load could not be written.
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet
 
 from polarvrp.evaluation.gaps import shown_gap
 from polarvrp.files import exists, provenance, read_parquet, resolved, try_lock, write_rows, writing
