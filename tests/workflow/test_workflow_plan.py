@@ -173,13 +173,15 @@ def test_solvers_are_rows_where_their_solutions_are_there_or_made_anyway(workflo
         "scale: paper\nvariants: [CVRP, VRPMB]\nbackbones: [polarnet]\nexperiments: [in_distribution, zero_shot]"
     )
 
-    def inputs(*words: str) -> str:
+    def inputs(*words: str, name: str = "in_distribution") -> str:
         printed = workflow(*words, "--dry-run", "--configfile", own).output
-        return printed.partition("build_in_distribution:")[2].partition("output:")[0]
+        return printed.partition(f"build_{name}:")[2].partition("output:")[0]
 
     table, solutions = "results/tables/in_distribution.parquet", "references/test/pyvrp/CVRP-n50.parquet"
     assert "evaluations" in inputs(table) and "references" not in inputs(table)
     assert solutions in inputs() and solutions in inputs(table, "references")
+    beside_shipped = "references/test/pyvrp/VRPMB-n50.parquet" in inputs(name="zero_shot")  # whose runs are of n = 100
+    assert beside_shipped == ("pretrained-n50" in shipped_models())
     write_text(tmp_path / "results" / solutions, "by a solver")
     assert "solve_reference_chunk" not in workflow.dry(table, "--configfile", own).jobs
 

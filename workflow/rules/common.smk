@@ -259,8 +259,9 @@ def all_are_solved():
 
 
 def solver_rows(name):
-    """Solutions by solvers that a table lists and that no gap needs."""
-    return references([n for n in listed_sizes(name) if n not in study.solved_sizes], variants_of(name))
+    """Solutions by solvers that a table shows and that no gap needs."""
+    sizes = [n for n in shown_sizes(name) if n in SIZES and n not in study.solved_sizes]
+    return references(sizes, variants_of(name))
 
 
 def shipped_evaluations(variants):
