@@ -70,6 +70,9 @@ def test_rows_of_sets(folder: ResultsFolder, theirs: ExternalMethod, tmp_path: P
     assert row["seconds"] == 6.0
     (unseen,) = of_method(table_rows(results_of(folder, theirs), "zero_shot"), "external-nn")
     assert (unseen["variant"], unseen["gap_percent"]) == ("MDVRP", None)
+    other_study = Results(folder.root, "quick", external=(theirs,), variants=("MDVRP",))
+    assert table_rows(other_study, "in_distribution") == []
+    assert len(of_method(table_rows(other_study, "zero_shot"), "external-nn")) == 1
 
 
 def test_rows_of_set_x(folder: ResultsFolder, theirs: ExternalMethod) -> None:

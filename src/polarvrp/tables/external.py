@@ -26,7 +26,7 @@ def external_solutions(results: Results, variants: Collection[str]) -> Iterator[
         variants: Variants of the table.
 
     Yields:
-        Method, test set and ``read_costs`` of each file of these variants and the study's sizes.
+        Method, test set and ``read_costs`` of each file of these variants, as far as the study has variant and size.
 
     Raises:
         DataError: If a file is unusable, not imported or of other instances, or a method has two of one set.
@@ -39,7 +39,8 @@ def external_solutions(results: Results, variants: Collection[str]) -> Iterator[
                 continue
             row = table.select(["variant", "num_customers"]).slice(0, 1).to_pylist()[0]
             test_set = InstanceSet(str(row["variant"]), int(row["num_customers"]))
-            if test_set.variant not in variants or not results.has_size(test_set.num_customers):
+            asked = test_set.variant in variants and results.has_variant(test_set.variant)
+            if not asked or not results.has_size(test_set.num_customers):
                 continue
             if test_set in seen:
                 raise DataError(
