@@ -350,7 +350,8 @@ def plain_spec(wildcards):
 
 def train_spec(wildcards):
     run = parse_run(wildcards.run)
-    jobs.require_other_weights(study, run)
+    with exit_on_mistake("configuration"):
+        jobs.require_other_weights(study, run)
     return jobs.canonical(jobs.train_spec(study, run))
 
 
