@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from minutes import make_sets
@@ -119,13 +120,14 @@ def _rows(state: Path) -> pd.DataFrame | None:
 
 
 def standings(table: pd.DataFrame, seconds: float) -> pd.DataFrame:
-    """Validation gap in percent of the last two epochs before a third, two thirds and the end of the time."""
+    """Validation gap in percent at a third, two thirds and the end of the time, between means of two epochs each."""
     moments = {f"{share * seconds:.0f} s": share * seconds for share in (1 / 3, 2 / 3, 1.0)}
     rows = []
     for (form, seed), own in table.groupby(["form", "seed"], sort=False):
-        at = {name: own[own["trained_s"] <= limit].tail(2) for name, limit in moments.items()}
-        gaps = {name: part["validation_gap_percent"].mean() for name, part in at.items()}
-        rows.append({"form": form, "seed": seed, **gaps, "instances": at[f"{seconds:.0f} s"]["instances"].max()})
+        gaps = own["validation_gap_percent"].rolling(2, min_periods=1).mean()
+        at = {name: np.interp(moment, own["trained_s"], gaps) for name, moment in moments.items()}
+        instances = np.interp(seconds, own["trained_s"], own["instances"])
+        rows.append({"form": form, "seed": seed, **at, "instances": instances})
     return pd.DataFrame(rows).groupby("form", sort=False).agg(["mean", "std"]).drop(columns="seed", level=0)
 
 
