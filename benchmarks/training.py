@@ -6,8 +6,8 @@ Trains polarnet-ple from scratch by each form for the same seconds of training, 
 optimisation (``po``), POLAR that refines from the first epoch (``polar``) or from the middle on (``polar-after-po``),
 POLAR whose refined tours take over by degrees (``polar-ramp``), preference optimisation whose decoder is turned on
 within the first epoch (``po-short-decoder-ramp``), and from few or all starts (``po-starts-4`` and so on). An epoch is
-a point of the curves. Writes ``history.parquet`` and ``curves.png``, prints the table. What was trained already is not
-trained again; run it on a quiet machine.
+a point of the curves. Adds them to ``--rows``, draws all that stand there into a picture beside it and prints the
+table. What was trained already is not trained again; run it on a quiet machine.
 """
 
 import argparse
@@ -42,18 +42,21 @@ LEAST_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train by every form and seed, join the histories, print and draw them."""
+    """Train by every form and seed, add their histories to the rows, print and draw all of them."""
     options = parse(arguments)
-    os.environ.setdefault("WANDB_MODE", "disabled")
-    torch.set_num_threads(options.threads)
-    validation = make_sets(options.output, "validation", options.num_customers, options.instances, 4321)
-    tables = [history(form, seed, validation, options) for seed in options.seeds for form in options.forms]
-    table = pd.concat(tables, ignore_index=True)
-    table.to_parquet(options.output / "history.parquet", index=False)
-    print(standings(table, options.seconds).round(2).to_string())
-    draw(table, options.output / "curves.png")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    print(device_name(device), torch.__version__, f"{options.threads} threads")
+    rows = options.rows or options.output / "history.parquet"
+    if not options.print:
+        os.environ.setdefault("WANDB_MODE", "disabled")
+        torch.set_num_threads(options.threads)
+        validation = make_sets(options.output, "validation", options.num_customers, options.instances, 4321)
+        for seed in options.seeds:
+            for form in options.forms:
+                keep(rows, history(form, seed, validation, options))
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        print(device_name(device), torch.__version__, f"{options.threads} threads")
+    table = pd.read_parquet(rows)
+    print(standings(table, options.seconds).to_string(index=False))
+    draw(table, rows.with_suffix(".png"))
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -70,7 +73,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--middle", type=int, default=7, help="epochs before polar-after-po refines")
     parser.add_argument("--instances", type=int, default=16, help="validation instances of each variant")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("results/benchmarks/training"))
+    parser.add_argument("--output", type=Path, default=Path("results/benchmarks/training"), help="states of trainings")
+    parser.add_argument("--rows", type=Path, help="all epochs, beside a picture; default: history.parquet of --output")
+    parser.add_argument("--print", action="store_true", help="train nothing")
     return parser.parse_args(arguments)
 
 
@@ -113,6 +118,18 @@ def history(form: str, seed: int, validation: list[Path], options: argparse.Name
     return rows
 
 
+def keep(path: Path, rows: pd.DataFrame) -> None:
+    """Add a training's epochs to those of others, in the order of forms; what there was of its own goes."""
+    table = rows
+    if path.exists():
+        others = pd.read_parquet(path)
+        own = (others["form"] == rows["form"].iloc[0]) & (others["seed"] == rows["seed"].iloc[0])
+        table = pd.concat([others[~own], rows], ignore_index=True)
+    places = table["form"].map(list(FORMS).index)
+    table = table.assign(place=places).sort_values(["place", "seed", "epoch"]).drop(columns="place")
+    table.to_parquet(path, index=False)
+
+
 def _rows(state: Path) -> pd.DataFrame | None:
     """History of a training with that state, None before its first epoch."""
     path = state / "history.jsonl"
@@ -120,19 +137,26 @@ def _rows(state: Path) -> pd.DataFrame | None:
 
 
 def standings(table: pd.DataFrame, seconds: float) -> pd.DataFrame:
-    """Validation gap in percent at a third, two thirds and the end of the time, between means of two epochs each."""
+    """Validation gap in percent at a third, two thirds and the end of the time, between means of two epochs each.
+
+    Means over seeds, and the values of the seeds at the end.
+    """
     moments = {f"{share * seconds:.0f} s": share * seconds for share in (1 / 3, 2 / 3, 1.0)}
     rows = []
-    for (form, seed), own in table.groupby(["form", "seed"], sort=False):
+    for (form, _), own in table.groupby(["form", "seed"], sort=False):
         gaps = own["validation_gap_percent"].rolling(2, min_periods=1).mean()
         at = {name: np.interp(moment, own["trained_s"], gaps) for name, moment in moments.items()}
-        instances = np.interp(seconds, own["trained_s"], own["instances"])
-        rows.append({"form": form, "seed": seed, **at, "instances": instances})
-    return pd.DataFrame(rows).groupby("form", sort=False).agg(["mean", "std"]).drop(columns="seed", level=0)
+        rows.append({"form": form, **at, "instances": np.interp(seconds, own["trained_s"], own["instances"])})
+    every = pd.DataFrame(rows)
+    means = every.groupby("form", sort=False).mean().round(dict.fromkeys(moments, 1) | {"instances": -2})
+    seeds = every.groupby("form", sort=False)[list(moments)[-1]].agg(
+        lambda gaps: ", ".join(f"{gap:.1f}" for gap in gaps)
+    )
+    return means.assign(seeds=seeds).reset_index()
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Curves of all forms, mean over seeds as a line and each seed as a faint one."""
+    """Curves of all forms: as a line the mean over seeds, as far as all of them came, each seed as a faint one."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
@@ -141,14 +165,15 @@ def draw(table: pd.DataFrame, path: Path) -> None:
         for number, (form, own) in enumerate(table.groupby("form", sort=False)):
             for _, one in own.groupby("seed"):
                 axes.plot(one[column], one["validation_gap_percent"], color=f"C{number}", alpha=0.25, linewidth=0.8)
-            mean = own.groupby("epoch")[[column, "validation_gap_percent"]].mean().rolling(3, min_periods=1).mean()
+            epochs = own[own["epoch"] <= own.groupby("seed")["epoch"].max().min()].groupby("epoch")
+            mean = epochs[[column, "validation_gap_percent"]].mean().rolling(3, min_periods=1).mean()
             axes.plot(mean[column], mean["validation_gap_percent"], color=f"C{number}", label=form)
         axes.set_xlabel(columns[column])
         axes.set_ylim(0, 40)
         axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.supylabel("gap to nearest neighbour and local search, %")
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
 
 
 if __name__ == "__main__":
