@@ -178,7 +178,7 @@ def own_model(wildcards):
 
 
 def own_weights():
-    """By their whole path, which no rule makes: they are followed, but what lies in the results is not trained anew."""
+    """By their whole path, which no job makes, so that what lies in the results is followed but not trained anew."""
     model = study.solve.model
     with exit_on_mistake("configuration"):
         path = None if model is None else weights_at(model)
