@@ -11,16 +11,13 @@ import numpy as np
 import torch
 
 from polarvrp.decoding.greedy import GreedySolver, rollouts_by_protocol
-from polarvrp.environment.environment import Environment
+from polarvrp.environment.obstacles import obstacles
 from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
-from polarvrp.problem.tours import check_tour, first_impossible_customer
+from polarvrp.problem.tours import check_tour
 from polarvrp.solutions.solutions import SolutionRow
 from polarvrp.tolerances import POLICY_TOLERANCE
-
-INSTANCES_AT_ONCE = 128
-"""Whose distances are in memory together before they are decoded."""
 
 
 def evaluate_set(solver: GreedySolver, run: str, instances: Instances[NodeArrays]) -> list[SolutionRow]:
@@ -40,7 +37,7 @@ def evaluate_protocols(solver: GreedySolver, run: str, instances: Instances[Node
         For each protocol one row an instance, in order. An instance with a customer whom no vehicle can serve gets no
         cost, only the reason. Protocols that share their rollouts have the same seconds, others an equal part.
     """
-    impossible = _obstacles(instances, solver.device)
+    impossible = obstacles(instances, solver.device)
     servable = [index for index, reason in enumerate(impossible) if reason is None]
     protocols = solver.decoding.protocols
     start_s = time.perf_counter()
@@ -98,24 +95,6 @@ def warm_up(solver: GreedySolver, sets: Sequence[Instances[NodeArrays]]) -> None
         alike.setdefault(kind, instances)
     for instances in alike.values():
         evaluate_protocols(solver, "warm-up", instances)
-
-
-def _obstacles(instances: Instances[NodeArrays], device: torch.device) -> list[str | None]:
-    """Why each instance has no solution; None where its rollouts come to an end, which the mask alone decides."""
-    obstacles: list[str | None] = []
-    for first in range(0, len(instances), INSTANCES_AT_ONCE):
-        some = instances[first : first + INSTANCES_AT_ONCE]
-        servable = Environment(to_tensors(some, device)).servable().cpu()
-        obstacles += [None if all(row) else _obstacle(some, index, row) for index, row in enumerate(servable.tolist())]
-    return obstacles
-
-
-def _obstacle(instances: Instances[NodeArrays], index: int, servable: list[bool]) -> str:
-    exact = first_impossible_customer(instances, index)
-    if exact is not None:
-        return exact
-    customer = instances.num_depots + servable.index(False)
-    return f"customer {customer}: its window, closing time or limit leaves less room than float32 can tell"
 
 
 def _decode(solver: GreedySolver, instances: Instances[NodeArrays]) -> list[list[list[int]]]:

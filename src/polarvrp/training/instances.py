@@ -15,19 +15,15 @@ import torch
 from torch import Tensor
 
 from polarvrp.config.training import TrainConfig, TrainingInstances
-from polarvrp.environment.environment import Environment
+from polarvrp.environment.obstacles import obstacles
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
-from polarvrp.problem.tours import first_impossible_customer
 from polarvrp.problem.variants import VARIANTS, Variant
 from polarvrp.study.instances import file_digest, generator_path, instances_spec
 
 logger = logging.getLogger(__name__)
-
-DISTANCES_AT_ONCE = 1 << 22
-"""Of instances that are looked through together, so that this takes little memory beside theirs."""
 
 
 class InstanceSource(Protocol):
@@ -211,12 +207,8 @@ def _sets(named: TrainingInstances) -> Iterator[tuple[Path, Instances[NodeArrays
 
 def _require_solvable(path: Path, instances: Instances[NodeArrays]) -> None:
     """Refuse a file with an instance that has no solution: the first step that draws it would not come to its end."""
-    count = max(DISTANCES_AT_ONCE // instances.num_nodes**2, 1)
-    for first in range(0, len(instances), count):
-        solvable = Environment(to_tensors(instances[first : first + count])).servable().all(1)
-        if not bool(solvable.all()):
-            index = first + solvable.tolist().index(False)
-            reason = first_impossible_customer(instances, index) or "a customer has less room than float32 can tell"
+    for index, reason in enumerate(obstacles(instances, torch.device("cpu"))):
+        if reason is not None:
             raise DataError(f"{path}: instance {index} has no solution, {reason}; drop it")
 
 
