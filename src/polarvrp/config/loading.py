@@ -78,10 +78,14 @@ def scale_file(config: Mapping[str, Any]) -> str:
     Raises:
         ConfigError: If there is no such scale.
     """
+    return f"scales/{_scale_of(config)}.yaml"
+
+
+def _scale_of(config: Mapping[str, Any]) -> str:
     scale = config.get("scale")
     if scale not in SCALES:
         raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {short(scale)}")
-    return f"scales/{scale}.yaml"
+    return str(scale)
 
 
 def usual_scale(folder: Path = Path("config")) -> str:
@@ -94,7 +98,7 @@ def usual_scale(folder: Path = Path("config")) -> str:
         ConfigError: If the file is no YAML mapping, or there is no such scale.
     """
     path = folder / "config.yaml"
-    return Path(scale_file(read_yaml(path))).stem if path.is_file() else "quick"
+    return _scale_of(read_yaml(path)) if path.is_file() else "quick"
 
 
 def load_study(overrides: Path | None = None, folder: Path = Path("config"), scale: str | None = None) -> StudyConfig:
