@@ -125,22 +125,22 @@ def require_origin(path: Path, table: pa.Table, origin: Origin, instances: Path)
         if number < 0 or (digests and number not in digests):
             held = f", {instances} {len(digests)}" if digests else ""
             raise DataError(f"{path} holds instance {number}{held}; make it again")
-    if digests:
-        require_same_instances(path, table, instances)
+    require_same_instances(path, table, digests or {}, instances)
 
 
-def require_same_instances(path: Path, table: pa.Table, instances: Path) -> None:
+def require_same_instances(path: Path, table: pa.Table, digests: Mapping[int, str], instances: Path) -> None:
     """Refuse solutions of other instances than those of a set; files of others, without digests, pass.
 
     Args:
         path: Of the table, for messages.
         table: Of ``read_solutions``.
-        instances: The set.
+        digests: Of instances of the set, by position; the others are not looked at.
+        instances: The set, for messages.
 
     Raises:
-        DataError: If an instance is another one, or the set is unusable.
+        DataError: If an instance is another one.
     """
-    different = _first_difference(provenance(table), set_digests(instances))
+    different = _first_difference(provenance(table), digests)
     if different is not None:
         raise DataError(f"{path} solves another instance {different} than {instances} holds; make one of both again")
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.problem.datasets import read_instances
-from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.problem.tours import Route, actions_to_routes
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.solutions.origin import require_same_instances
@@ -65,7 +65,7 @@ def sample_routes(results: Results, experiment: Experiment) -> Figure:
     for axes, variant in zip(panels, drawn.variants, strict=False):
         dataset, path = results.dataset(InstanceSet(variant, drawn.num_customers)), drawn.solutions(variant)
         instances, solutions = read_instances(dataset, first=1), read_solutions(path)
-        require_same_instances(path, solutions, dataset)
+        require_same_instances(path, solutions, dict(enumerate(instance_digests(instances))), dataset)
         first = next(row for row in solutions.to_pylist() if row["instance"] == 0)
         _draw(axes, instances, actions_to_routes(first["actions"], instances.num_depots))
         cost = "no tour" if first["cost"] is None else f"{first['cost']:.3f}"
