@@ -122,6 +122,12 @@ FAULTS: dict[str, tuple[Plant, str]] = {
 }
 
 
+def assert_one_line_says(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Level ``fused`` was given up in one log line, for a reason that the pattern matches."""
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(f"engine fused fails its self-check on this card: {reason}; engine parallel is used", line)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.usefixtures("card")
 def test_faults_end_in_one_line_and_level_parallel_or_in_an_error(
@@ -132,8 +138,7 @@ def test_faults_end_in_one_line_and_level_parallel_or_in_an_error(
     with caplog.at_level(logging.INFO):
         assert make_engine(policy, NUM_NODES, bfloat16=True).level == "parallel"
         assert make_engine(policy, NUM_NODES, bfloat16=True).level == "parallel"
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert re.fullmatch(f"engine fused fails its self-check on this card: {reason}; engine parallel is used", line)
+    assert_one_line_says(reason, caplog)
     with pytest.raises(EngineError, match=r"engine fused fails its self-check .*; use engine parallel") as error:
         make_engine(policy, NUM_NODES, "fused", bfloat16=True)
     assert len(str(error.value).splitlines()) == 1
@@ -190,8 +195,7 @@ def test_a_fault_with_one_kind_of_instances_costs_the_level_where_they_are_alone
     with caplog.at_level(logging.INFO):
         assert make_engine(policy, num_nodes).level == "fused"
         assert make_engine(policy, num_nodes, kinds=[TRAINING_KIND, kind]).level == "parallel"
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert re.fullmatch(f"engine fused fails its self-check on this card: {reason}; engine parallel is used", line)
+    assert_one_line_says(reason, caplog)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.words for kind in KINDS])

@@ -202,7 +202,7 @@ class TrainConfig(TrainingRecipe):
         for number, stage in enumerate(self.stages):
             if stage.own_values:
                 self._require_sound_stage(number)
-        several = [name for stage in self.stages for name in stage.variants if VARIANTS[name].multi_depot]
+        several = [name for name in self.drawn_variants if VARIANTS[name].multi_depot]
         if self.refiner == "gpu" and several:
             raise ValueError(f"refiner gpu serves one depot, but {several[0]} has several; use pyvrp")
         starts = self.num_customers if self.starts == "all" else self.starts
@@ -215,6 +215,11 @@ class TrainConfig(TrainingRecipe):
                 f"refined_tours must not exceed the {starts} tours of an instance, got {self.refined_tours}"
             )
         return self
+
+    @property
+    def drawn_variants(self) -> tuple[str, ...]:
+        """Variants that some stage draws from, each once, in the order of stages."""
+        return tuple(dict.fromkeys(name for stage in self.stages for name in stage.variants))
 
     @property
     def total_epochs(self) -> int:

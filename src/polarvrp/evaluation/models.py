@@ -48,7 +48,7 @@ class Model:
         if "spec" not in self.provenance:
             return ()
         _, training = parse_train_spec(self.provenance["spec"])
-        drawn = {name for stage in training.stages for name in stage.variants}
+        drawn = set(training.drawn_variants)
         return tuple(name for name in VARIANTS if name in drawn)
 
     @property

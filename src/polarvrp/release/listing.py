@@ -137,7 +137,7 @@ def _trained_on(spec: Mapping[str, Any] | None) -> str:
     if spec is None:
         return "unknown"
     _, training = parse_train_spec(spec)
-    drawn = {name for stage in training.stages for name in stage.variants}
+    drawn = set(training.drawn_variants)
     if drawn == set(VARIANTS):
         return f"all {len(VARIANTS)}"
     return f"{len(drawn)}" if drawn == set(TRAINING_VARIANTS) else ", ".join(v for v in VARIANTS if v in drawn)

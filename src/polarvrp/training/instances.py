@@ -136,14 +136,13 @@ def require_instances(config: TrainConfig) -> None:
     if named is None or named.generator is not None:
         return
     stages = [config.for_stage(number) for number in range(len(config.stages))]
-    trained_on = {name for stage in config.stages for name in stage.variants}
     held: dict[int, set[str]] = {stage.num_customers: set() for stage in stages}
     for path, instances in _sets(named):
         if instances.num_customers not in held:
             continue
         variants = _by_variant(instances)
         for variant in variants:
-            if variant not in trained_on:
+            if variant not in config.drawn_variants:
                 raise DataError(
                     f"{path} holds {variant}, on which no stage of this run trains; name the run -all, or drop the file"
                 )

@@ -292,9 +292,9 @@ class PendingStep:
 
 def most_depots(config: TrainConfig) -> int:
     """Depots of the training instances that have the most."""
-    return max(VARIANTS[name].num_depots for stage in config.stages for name in stage.variants)
+    return max(VARIANTS[name].num_depots for name in config.drawn_variants)
 
 
 def kinds_of(config: TrainConfig) -> list[Kind]:
     """Kinds of the training instances, each once."""
-    return sorted({VARIANTS[name].kind for stage in config.stages for name in stage.variants})
+    return sorted({VARIANTS[name].kind for name in config.drawn_variants})
