@@ -34,7 +34,7 @@ class AdaptedLinear(nn.Module):
 
     def __init__(self, base: Linear, num_experts: int) -> None:
         super().__init__()
-        self.base, self.num_experts = base, num_experts
+        self.base = base
         parts, inputs, outputs = base.parts, base.in_features, base.out_features // base.parts
         self.down = nn.Parameter(torch.randn(parts, inputs, RANK) / math.sqrt(RANK))
         self.up = nn.Parameter(torch.zeros(parts, RANK, outputs))

@@ -25,8 +25,6 @@ class RootMeanSquareNorm(nn.Module):
         experts: Experts with their own w; the input may lack their axis and gets it.
     """
 
-    over_tokens = False
-
     def __init__(self, width: int, experts: int | None = None) -> None:
         super().__init__()
         self.width = width
@@ -52,8 +50,6 @@ class InstanceNorm(nn.Module):
         width: d.
         experts: Experts with their own γ and β.
     """
-
-    over_tokens = True
 
     def __init__(self, width: int, experts: int | None = None) -> None:
         super().__init__()
