@@ -20,7 +20,7 @@ from polarvrp.model.policy import Policy
 
 def plain_version(
     policy: Any,
-    cache: Any,
+    rows: Tensor,
     instance_limit: float,
     locs: Tensor,
     current: int,
@@ -28,9 +28,9 @@ def plain_version(
     mask: Tensor,
     ramp: float | Tensor = 1.0,
 ) -> Tensor:
-    """Log-probabilities of one query by loops over heads and nodes, with the weights of a policy's decoder."""
+    """Log-probabilities of one query, given its instance's embeddings, by loops over heads and nodes."""
     decoder = policy.decoder
-    rows, width, heads = cache.embeddings, cache.embeddings.shape[-1], decoder.heads
+    width, heads = rows.shape[-1], decoder.heads
     node = rows[current]
     free_linehaul, free_backhaul, time, length, open_route = state.tolist()
     free = free_linehaul if free_backhaul == 1 else free_backhaul
@@ -122,14 +122,15 @@ def test_log_probabilities_equal_a_plain_version(
     policy.ramp = ramp
     instances = sample(variant, dtype=torch.float64)
     with torch.no_grad():
-        cache = policy.cache(policy.encode(instances).embeddings, instances)
+        embeddings = policy.encode(instances).embeddings
         current, state, mask = queries(instances)
-        got, auxiliary = policy.log_probs(cache, current, state, mask)
+        got, auxiliary = policy.log_probs(policy.cache(embeddings, instances), current, state, mask)
         assert auxiliary == 0
         for b in range(len(instances)):
             limit, locs = float(instances.distance_limit[b]), instances.locs[b]
             for m in range(current.shape[1]):
-                wanted = plain_version(policy, cache[b], limit, locs, int(current[b, m]), state[b, m], mask[b, m], ramp)
+                query = int(current[b, m]), state[b, m], mask[b, m]
+                wanted = plain_version(policy, embeddings[b], limit, locs, *query, ramp)
                 torch.testing.assert_close(got[b, m], wanted, rtol=1e-9, atol=1e-9)
 
 
@@ -174,11 +175,12 @@ def test_ramp_zero_is_the_plain_head_and_a_tensor_ramp_equals_a_number() -> None
 def test_queries_of_an_instance_do_not_see_each_other() -> None:
     policy, instances = policy_of(), sample()
     current, state, mask = queries(instances)
-    cache = policy.cache(policy.encode(instances).embeddings, instances)
+    embeddings = policy.encode(instances).embeddings
+    cache = policy.cache(embeddings, instances)
     together, _ = policy.log_probs(cache, current, state, mask)
     alone = [policy.log_probs(cache, current[:, [m]], state[:, [m]], mask[:, [m]])[0] for m in range(5)]
     torch.testing.assert_close(together, torch.cat(alone, dim=1))
-    subset, _ = policy.log_probs(cache[1:], current[1:], state[1:], mask[1:])
+    subset, _ = policy.log_probs(policy.cache(embeddings[1:], instances[1:]), current[1:], state[1:], mask[1:])
     torch.testing.assert_close(together[1:], subset)
 
 

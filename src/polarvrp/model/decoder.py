@@ -5,7 +5,6 @@ D = d / H features of a head, d features, s state features.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,18 +47,6 @@ class DecoderCache:
     distance_limit: Tensor
     log_distances: Tensor | None = None
     choice: Tensor | None = None
-
-    def __getitem__(self, index: Any) -> "DecoderCache":
-        """Those instances that a slice, index tensor or boolean mask selects."""
-        return DecoderCache(
-            self.embeddings[index],
-            self.keys[index],
-            self.values[index],
-            self.logit_keys[index],
-            self.distance_limit[index],
-            None if self.log_distances is None else self.log_distances[index],
-            None if self.choice is None else self.choice[index],
-        )
 
 
 class PointerDecoder(nn.Module):
