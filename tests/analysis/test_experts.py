@@ -75,9 +75,8 @@ def test_terms_add_up_to_the_update_that_the_encoder_makes(backbone: str) -> Non
     updates = layer_updates(policy, instances)
     with torch.no_grad():
         after = policy.encode(instances)
-    assert torch.equal(before.embeddings, after.embeddings) and len(updates) == len(before.gates) == 2
-    for update, gate in zip(updates, before.gates, strict=True):
-        assert torch.equal(update.gate, gate)
+    assert torch.equal(before.embeddings, after.embeddings) and len(updates) == 2
+    for update in updates:
         assert torch.allclose(update.gate.sum(dim=1), torch.ones(4))
         ratio = update.weight[:, :3] / update.gate[:, :3]
         expected = 1 / update.gate[:, :3].sum(dim=1) if backbone == "polarnet" else torch.ones(4)

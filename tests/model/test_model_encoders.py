@@ -10,6 +10,7 @@ from torch import Tensor
 
 from helpers.instances import mixed, sample
 from helpers.model_samples import policy_of, queries, shaken
+from polarvrp.analysis.experts import layer_updates
 from polarvrp.model.linear import Linear
 from polarvrp.model.registry import available
 from polarvrp.problem.instances import Instances
@@ -145,17 +146,12 @@ def test_film_starts_as_the_identity_and_never_touches_depots() -> None:
 @pytest.mark.parametrize("backbone", PLE_BACKBONES)
 def test_gates_are_distributions_and_the_shared_stream_starts_with_a_tenth(backbone: str) -> None:
     policy, instances = policy_of(backbone), mixed(("CVRP", "OVRPBLTW"))
-    gates = policy.encode(instances).gates
+    gates = [update.gate for update in layer_updates(policy, instances)]
     assert [tuple(gate.shape) for gate in gates] == [(4, 4)] * 2
     for gate in gates:
-        assert not gate.requires_grad
         torch.testing.assert_close(gate.sum(-1), torch.ones(4))
     for layer in policy.stack.layers:
         assert layer.share_logit.sigmoid().item() == pytest.approx(0.1)
-
-
-def test_other_encoders_have_no_gates() -> None:
-    assert policy_of("polarnet", "shared").encode(sample()).gates == ()
 
 
 def plain_block(block: Any, rows: Tensor, expert: int | None, scale: float) -> Tensor:
@@ -235,7 +231,8 @@ def test_experts_behind_an_instance_norm_leave_the_gate_nothing_but_flags() -> N
         shared, _ = layer.shared_expert(shared)
         bias = layer.shared_expert.norm_feedforward.bias
         torch.testing.assert_close(shared.mean(1), bias.expand(6, -1))
-    for gate in policy.encode(instances).gates:
+    for update in layer_updates(policy, instances):
+        gate = update.gate
         torch.testing.assert_close(gate[0], gate[1])
         torch.testing.assert_close(gate[3], gate[4])
         assert (gate[0] - gate[3]).abs().max() > 1e-6

@@ -1,6 +1,6 @@
 """A policy: embedding, conditioning, stack and decoder behind three calls.
 
-Shape legend: B instances, N nodes, M queries an instance, d features, κ task experts.
+Shape legend: B instances, N nodes, M queries an instance, d features.
 """
 
 import torch
@@ -80,7 +80,7 @@ class Policy(nn.Module):
             instances: B instances; infinite features count as 0.
 
         Returns:
-            Embeddings ``[B, N, d]``, auxiliary loss, gates.
+            Embeddings ``[B, N, d]`` and auxiliary loss.
         """
         flags = instances.flags
         if not self.mb_sets_b:

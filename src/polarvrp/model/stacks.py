@@ -30,18 +30,16 @@ class Encoding:
     Attributes:
         embeddings: Node embeddings, ``[B, N, d]``.
         auxiliary_loss: To be added to the policy's loss, scalar; 0 without mixtures of experts.
-        gates: Of each PLE layer the weights of κ task experts and of the shared one, detached, ``[B, κ + 1]``.
     """
 
     embeddings: Tensor
     auxiliary_loss: Tensor
-    gates: tuple[Tensor, ...] = ()
 
 
-def encoding_of(embeddings: Tensor, auxiliary: Tensor | float, gates: tuple[Tensor, ...] = ()) -> Encoding:
+def encoding_of(embeddings: Tensor, auxiliary: Tensor | float) -> Encoding:
     """An encoding whose auxiliary loss is a tensor even where nothing is routed."""
     loss = auxiliary if isinstance(auxiliary, Tensor) else embeddings.new_full((), auxiliary, dtype=torch.float32)
-    return Encoding(embeddings, loss, gates)
+    return Encoding(embeddings, loss)
 
 
 class SequenceStack(nn.Module):
@@ -207,9 +205,7 @@ class PLEStack(nn.Module):
         shared = tasks = x
         mean_prompt = prompt.mean(dim=1)
         total: Tensor | float = 0.0
-        gates: list[Tensor] = []
         for layer in self.layers:
-            shared, tasks, gate, auxiliary = layer(shared, tasks, prompt, mean_prompt, rotation)
+            shared, tasks, _, auxiliary = layer(shared, tasks, prompt, mean_prompt, rotation)
             total = total + auxiliary
-            gates.append(gate.detach())
-        return encoding_of(self.fusion(torch.cat((shared, tasks), dim=-1)), total, tuple(gates))
+        return encoding_of(self.fusion(torch.cat((shared, tasks), dim=-1)), total)
