@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import nn
 
-from polarvrp.catalog.architectures import Architecture, BlockParts
+from polarvrp.catalog.architectures import Architecture
 from polarvrp.config.model import ModelConfig
 from polarvrp.model.adapters import add_adapters
 from polarvrp.model.attention import Attention
@@ -66,14 +68,9 @@ def make_block(architecture: Architecture, experts: int | None = None, *, sparse
         FEEDFORWARDS[parts.feedforward](width, architecture.feedforward_width, experts),
         (norm(width, experts), norm(width, experts)),
         pre_norm=parts.pre_norm,
-        residual_scale=residual_scale(parts, architecture.layers),
+        residual_scale=(2 * architecture.layers) ** -0.5 if parts.scaled_residuals else 1.0,
         experts=experts,
     )
-
-
-def residual_scale(parts: BlockParts, num_layers: int) -> float:
-    """(2 · layers)^-1/2 for blocks with scaled residuals, else 1."""
-    return float((2 * num_layers) ** -0.5) if parts.scaled_residuals else 1.0
 
 
 def _conditioning(architecture: Architecture) -> Conditioning:
@@ -87,22 +84,14 @@ def _conditioning(architecture: Architecture) -> Conditioning:
 
 
 def _stack(architecture: Architecture) -> nn.Module:
-    def factory(experts: int | None) -> Block:
-        return make_block(architecture, experts)
-
-    def sparse() -> Block:
-        return make_block(architecture, sparse=True)
-
-    def dense() -> Block:
-        return make_block(architecture)
-
+    make = partial(make_block, architecture)
     width, layers = architecture.width, architecture.layers
     if architecture.stack == "dual":
-        return DualStack(sparse, dense, width, layers, architecture.fusion == "sequential")
+        return DualStack(partial(make, sparse=True), make, width, layers, architecture.fusion == "sequential")
     if architecture.stack == "ple":
-        return PLEStack(factory, width, layers, architecture.task_experts, architecture.ple_form == "pre")
+        return PLEStack(make, width, layers, architecture.task_experts, architecture.ple_form == "pre")
     final_norm = NORMS[architecture.block.norm](width) if architecture.final_norm else None
-    return SequenceStack(factory, layers, final_norm)
+    return SequenceStack(make, layers, final_norm)
 
 
 def _decoder(architecture: Architecture) -> PointerDecoder:
