@@ -65,22 +65,6 @@ def available() -> list[tuple[str, str]]:
     return pairs
 
 
-def find_backbone(config: ModelConfig) -> RegisteredBackbone:
-    """The backbone that a configuration names.
-
-    Args:
-        config: Backbone and encoder.
-
-    Raises:
-        ConfigError: If there is no such backbone, or not with this encoder.
-    """
-    backbone = _look_up(config.backbone)
-    if backbone is None or config.encoder not in backbone.encoders:
-        pairs = ", ".join(f"{name}-{encoder}" for name, encoder in available())
-        raise ConfigError(f"no backbone {config.backbone!r} with encoder {config.encoder!r}; there are {pairs}")
-    return backbone
-
-
 def build_policy(config: ModelConfig, seed: int | None = None) -> Policy:
     """A freshly initialised network in float32 on the CPU.
 
@@ -90,11 +74,14 @@ def build_policy(config: ModelConfig, seed: int | None = None) -> Policy:
             ``None`` draws from the global generator.
 
     Raises:
-        ConfigError: If backbone, encoder or an option do not exist.
+        ConfigError: If there is no such backbone, or not with this encoder or option.
     """
     import torch
 
-    backbone = find_backbone(config)
+    backbone = _look_up(config.backbone)
+    if backbone is None or config.encoder not in backbone.encoders:
+        pairs = ", ".join(f"{name}-{encoder}" for name, encoder in available())
+        raise ConfigError(f"no backbone {config.backbone!r} with encoder {config.encoder!r}; there are {pairs}")
     if seed is None:
         return backbone.build(config)
     with torch.random.fork_rng(devices=[]):
