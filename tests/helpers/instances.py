@@ -1,6 +1,5 @@
 """Small instances: of one variant as arrays or tensors, of several in one batch, and as trainings draw them."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from polarvrp.problem.datasets import instances_from_arrays
-from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
+from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances, NodeArrays, to_arrays, to_tensors
 from polarvrp.problem.numpy_generator import generate_arrays
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.variants import TRAINING_VARIANTS, parse_variant
@@ -39,8 +38,7 @@ def mixed_arrays(
 ) -> Instances[NodeArrays]:
     """Instances of several variants with one number of depots in one batch, as arrays."""
     parts = [generated(variant, num_customers, count, seed) for variant in variants]
-    fields = [field.name for field in dataclasses.fields(Instances) if field.name not in ("num_depots", "capacity")]
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in fields}
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in INSTANCE_ARRAYS}
     return Instances(**joined, num_depots=parts[0].num_depots, capacity=parts[0].capacity)
 
 

@@ -21,17 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from polarvrp.local_search.shared_memory import (
-    INSTANCE_ARRAYS,
-    SEEDS,
-    RefinedTour,
-    Rows,
-    Segment,
-    Shape,
-    Table,
-    remove_leftovers,
-)
-from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
+from polarvrp.local_search.shared_memory import SEEDS, RefinedTour, Rows, Segment, Shape, Table, remove_leftovers
+from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances, NodeArrays, to_tensors
 from polarvrp.solvers.versions import pyvrp_version
 from polarvrp.workers import TaskFailure, WorkerPool
 

@@ -22,13 +22,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from polarvrp.errors import DataError
-from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances, NodeArrays
 from polarvrp.problem.tours import flat_actions, most_actions
 
 Rows: TypeAlias = tuple[str, int, int]
 """Work of a process: name of a segment, first instance, and the one after the last."""
-
-INSTANCE_ARRAYS = tuple(f.name for f in dataclasses.fields(Instances) if f.name not in ("num_depots", "capacity"))
 
 ALIGNMENT = 64
 

@@ -102,12 +102,12 @@ class Instances(Generic[Array]):
         return Kind(self.num_depots > 1, self.has_mixed_backhauls)
 
     def _map(self, function: Any) -> Instances[Any]:
-        arrays = {
-            field.name: function(getattr(self, field.name))
-            for field in dataclasses.fields(self)
-            if field.name not in ("num_depots", "capacity")
-        }
+        arrays = {name: function(getattr(self, name)) for name in INSTANCE_ARRAYS}
         return Instances(**arrays, num_depots=self.num_depots, capacity=self.capacity)
+
+
+INSTANCE_ARRAYS = tuple(f.name for f in dataclasses.fields(Instances) if f.name not in ("num_depots", "capacity"))
+"""What a batch holds of each instance; the rest is common to all."""
 
 
 def to_tensors(
@@ -134,8 +134,7 @@ def to_arrays(instances: Instances[torch.Tensor]) -> Instances[NodeArrays]:
 
 def instance_digests(instances: Instances[NodeArrays]) -> list[str]:
     """Digest of everything that an instance's solutions depend on, 16 hexadecimal digits each, in order."""
-    names = [field.name for field in dataclasses.fields(instances) if field.name not in ("num_depots", "capacity")]
-    arrays = [(name, getattr(instances, name)) for name in names]
+    arrays = [(name, getattr(instances, name)) for name in INSTANCE_ARRAYS]
     head = f"{instances.num_depots} {instances.capacity}".encode()
     digests = []
     for index in range(len(instances)):

@@ -1,6 +1,5 @@
 """Steps whose numbers are not finite: they change no weight, what they were made of is kept, and the training stops."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from polarvrp.errors import DivergenceError
 from polarvrp.files import atomic_path
 from polarvrp.model.policy import Policy
 from polarvrp.model.saving import save_tensors
-from polarvrp.problem.instances import Instances
+from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances
 
 WATCHED = ("loss", "gradient_norm")
 """Numbers of a step that must be finite."""
@@ -44,8 +43,7 @@ def diverged(
     Returns:
         What to raise.
     """
-    names = [field.name for field in dataclasses.fields(batch) if field.name not in ("num_depots", "capacity")]
-    tensors = {f"instances.{name}": getattr(batch, name) for name in names}
+    tensors = {f"instances.{name}": getattr(batch, name) for name in INSTANCE_ARRAYS}
     tensors |= {f"model.{name}": tensor for name, tensor in policy.state_dict().items()}
     said = dict(zip(("run", "epoch", "step", "seed"), map(str, where), strict=True))
     said |= {name: str(getattr(batch, name)) for name in ("num_depots", "capacity")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from polarvrp.config.training import TrainConfig, TrainingInstances
 from polarvrp.environment.obstacles import obstacles
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.problem.datasets import read_instances
-from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
+from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances, NodeArrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.variants import VARIANTS, Variant
 from polarvrp.study.instances import file_digest, generator_path, instances_spec
@@ -245,6 +244,5 @@ def _joined(parts: Sequence[Instances[Tensor]]) -> Instances[Tensor]:
     """Instances of one size and number of depots, one set after the other."""
     if len(parts) == 1:
         return parts[0]
-    names = [field.name for field in dataclasses.fields(Instances) if field.name not in ("num_depots", "capacity")]
-    arrays = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+    arrays = {name: torch.cat([getattr(part, name) for part in parts]) for name in INSTANCE_ARRAYS}
     return Instances(**arrays, num_depots=parts[0].num_depots, capacity=parts[0].capacity)
