@@ -44,6 +44,12 @@ class RoutePrefix:
     picked: Tensor
     peak: Tensor
 
+    @classmethod
+    def of(cls, state: TourState, positions: int, capacity: int) -> "RoutePrefix":
+        """Up to each of the first positions, ``[R, P, 1]``."""
+        start, picked, peak = (v[:, :positions, None] for v in (state.start, state.picked_before, state.peak_before))
+        return cls(start, None, picked - capacity, peak - capacity)
+
     def then(self, arc: Tensor, segment: SegmentTable) -> "RoutePrefix":
         """Append an arc, which includes the service before it, and a segment."""
         arrival = self.start + arc
@@ -73,7 +79,7 @@ class BetweenRoutes:
     """
 
     def __init__(self, rules: Rules, state: TourState, positions: int) -> None:
-        self._state, self._positions, self._capacity = state, positions, rules.capacity
+        self._state, self._positions = state, positions
         nodes = state.nodes[:, : positions + MARGIN]
         size = nodes.shape[1]
         self._length = rules.between(
@@ -82,10 +88,7 @@ class BetweenRoutes:
         self._time = self._length + state.service[:, :size, None]
         self._back_time = self._time.mT
         self._spare = (rules.limit[:, None] - state.length)[:, :positions, None]
-        self._before = RoutePrefix(
-            self._column(state.start), None,
-            self._column(state.picked_before) - rules.capacity, self._column(state.peak_before) - rules.capacity,
-        )  # fmt: skip
+        self._before = RoutePrefix.of(state, positions, rules.capacity)
 
     def best(self) -> tuple[Tensor, Tensor]:
         """Least change of length by any move of positions p and q, and its kind, ``[R, P, P]`` each.
@@ -189,11 +192,7 @@ class WithinRoutes:
         self._out, self._back = rules.between(here, ahead), rules.between(ahead, here)
         self._legs = self._out[:, :, 1]
         self._service = state.service
-        self._before = RoutePrefix(
-            state.start[:, :positions, None], None,
-            state.picked_before[:, :positions, None] - rules.capacity,
-            state.peak_before[:, :positions, None] - rules.capacity,
-        )  # fmt: skip
+        self._before = RoutePrefix.of(state, positions, rules.capacity)
 
     def best(self) -> tuple[Tensor, Tensor, Tensor]:
         """Least change of length by any move with p as first position, its second position and kind, ``[R, P]``."""
