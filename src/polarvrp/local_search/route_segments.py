@@ -17,12 +17,13 @@ so that windows may reach beyond the end.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from polarvrp.environment.state import distance_matrix
 from polarvrp.problem.instances import Instances
 
 FORBIDDEN = 1e4
@@ -53,8 +54,7 @@ class Rules:
     @classmethod
     def of(cls, instances: Instances[Tensor], tours: int) -> "Rules":
         """Rules of the instances for so many tours of each, tours of an instance side by side."""
-        locs = instances.locs.double()
-        arcs = (locs[:, :, None] - locs[:, None]).norm(dim=-1)  # [B, N, N]
+        arcs = distance_matrix(instances.locs)
         arcs[:, :, 0] = arcs[:, :, 0].masked_fill(instances.open_route[:, None], 0.0)
         backhaul = instances.demand_backhaul > 0
         linehaul = ~backhaul
@@ -107,15 +107,7 @@ class SegmentTable:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "SegmentTable":
         """The same function of each attribute."""
-        return SegmentTable(
-            function(self.latest),
-            function(self.duration),
-            function(self.ready),
-            function(self.length),
-            function(self.delivered),
-            function(self.picked),
-            function(self.peak),
-        )
+        return SegmentTable(*(function(getattr(self, field.name)) for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +231,7 @@ class _Sums:
 
     def all(self) -> Tensor:
         """Stacked, ``[7, R, Z]``."""
-        columns = (self.clock, self.back, self.length, self.delivered, self.picked, self.net, self.one_way)
-        return torch.stack(columns)
+        return torch.stack([getattr(self, field.name) for field in fields(self)])
 
     def at(self, position: Tensor) -> "_Sums":
         """The sums at other positions, int64, ``[R, Z]``."""
