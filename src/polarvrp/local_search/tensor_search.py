@@ -58,10 +58,10 @@ def improve(instances: Instances[Tensor], actions: Tensor, rounds: int | None = 
     if len(tours) % batch or actions.shape[-1] > width:
         raise ValueError(f"{batch} instances of {customers} customers cannot have tours of {list(actions.shape)}")
     rules = Rules.of(instances, len(tours) // batch)
+    tours = pad(tours, (0, width - tours.shape[1]))
     sound = _complete(tours, customers)
     stand_in = torch.arange(1, width + 1, device=tours.device)  # for what is no tour, to have one of the usual form
-    before = torch.where(sound[:, None], pad(tours, (0, width - tours.shape[1])), stand_in * (stand_in <= customers))
-    after = before
+    before = after = torch.where(sound[:, None], tours, stand_in * (stand_in <= customers))
     most = usual_rounds(customers) if rounds is None else rounds
     for start in range(0, most, ROUNDS_A_BLOCK):
         latest, after = after, _descend(rules, after, min(ROUNDS_A_BLOCK, most - start))
@@ -69,8 +69,7 @@ def improve(instances: Instances[Tensor], actions: Tensor, rounds: int | None = 
             break
     better = sound & (_length(rules, after) < _length(rules, before))
     better &= _feasible(rules, before) & _feasible(rules, after)
-    unchanged = pad(tours, (0, width - tours.shape[1]))
-    return torch.where(better[:, None], after, unchanged).view(*actions.shape[:-1], width)
+    return torch.where(better[:, None], after, tours).view(*actions.shape[:-1], width)
 
 
 def usual_rounds(customers: int) -> int:
