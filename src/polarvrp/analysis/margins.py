@@ -18,9 +18,6 @@ import pyarrow as pa
 from polarvrp.errors import DataError
 from polarvrp.files import provenance, write_parquet
 
-GAPS = {"mean_cost_gap": "preferred_cost_gap", "mean_policy_gap": "preferred_policy_gap"}
-"""Metrics that are means over preferred pairs, and the column of a history that holds each."""
-
 PAIRS = "preferred_pairs"
 
 SCHEMA = pa.schema(
@@ -35,8 +32,6 @@ SCHEMA = pa.schema(
 )
 """Columns of ``preference_margins.parquet``, a row an epoch and metric: a mean over the preferred pairs of the epoch,
 or the percentage of them that are near-ties at a tolerance."""
-
-_NEAR_TIES = re.compile(r"(?P<space>cost|policy)_near_ties_(?P<percent>\d+(?:_\d+)?)")
 
 
 def preference_margins(history: pd.DataFrame) -> pd.DataFrame:
@@ -55,15 +50,12 @@ def preference_margins(history: pd.DataFrame) -> pd.DataFrame:
     if PAIRS not in history or history[PAIRS].isna().all():
         raise DataError("this training compares no tours in pairs; name one by po or polar")
     pairs = history[PAIRS].where(history[PAIRS] > 0)
-    matches = [_NEAR_TIES.fullmatch(str(column)) for column in history]
-    counts = [(match["space"], match["percent"]) for match in matches if match]
     parts: list[tuple[str, float, pd.Series]] = []
-    for gap, column in GAPS.items():
-        space = gap.split("_")[1]
-        parts.append((gap, math.nan, history[column]))
-        for percent in sorted((percent for of, percent in counts if of == space), key=_tolerance):
-            share = 100 * history[f"{space}_near_ties_{percent}"] / pairs
-            parts.append((f"{space}_near_tie_percent", _tolerance(percent), share))
+    for space in ("cost", "policy"):
+        parts.append((f"mean_{space}_gap", math.nan, history[f"preferred_{space}_gap"]))
+        matches = [re.fullmatch(rf"{space}_near_ties_(\d+(?:_\d+)?)", str(column)) for column in history]
+        shares = {float(match[1].replace("_", ".")): 100 * history[match[0]] / pairs for match in matches if match}
+        parts += [(f"{space}_near_tie_percent", tolerance, shares[tolerance]) for tolerance in sorted(shares)]
     common = {name: history[name] for name in ("epoch", PAIRS, "refined_tours")}
     frames = [
         pd.DataFrame({**common, "metric": metric, "epsilon_percent": tolerance, "value": value})
@@ -91,8 +83,3 @@ def write_margins(history: Path, stored: pa.Table, output: Path, subject: Mappin
         raise DataError(f"{history}: {error}") from error
     table = pa.Table.from_pandas(margins, SCHEMA, preserve_index=False)
     write_parquet(output, table, {"history": provenance(stored), **subject})
-
-
-def _tolerance(percent: str) -> float:
-    """Percentage as a column's name writes it: ``0_5`` is 0.5."""
-    return float(percent.replace("_", "."))
