@@ -2,11 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from polarvrp.errors import PolarvrpError
 from polarvrp.evaluation.gaps import summarise_gaps
@@ -21,6 +22,9 @@ from polarvrp.tables.means import complete_mean
 from polarvrp.tables.sources import InstanceSet, Results, read_costs
 
 _LOGGER = logging.getLogger(__name__)
+
+Evaluation: TypeAlias = Callable[[str, int], Path]
+"""Where a model's solutions of a test set are, by variant and size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,53 +73,30 @@ def listed_models(roots: Sequence[Path]) -> list[ListedModel]:
     """
     models = []
     for folder in sorted(path.parent for path in shipped.SHIPPED.glob(f"{shipped.PREFIX}*/{shipped.WEIGHTS}")):
-        models += _usable(folder, folder.name, Results(folder, ""), _Shipped(folder))
+        evaluation, set_x = partial(_shipped_evaluation, folder), folder / "evaluations" / "set_x.parquet"
+        models += _usable(folder, folder.name, Results(folder, ""), evaluation, set_x)
     for root in roots:
         for path in sorted(root.glob(f"models/*/{shipped.WEIGHTS}")):
             run, layout = path.parent.name, Layout(root)
             name = run if layout == Layout() else str(path.parent)
-            models += _usable(path.parent, name, Results(root, ""), _Local(layout, run))
+            evaluation, set_x = partial(layout.evaluation, run), layout.set_x(run)
+            models += _usable(path.parent, name, Results(root, ""), evaluation, set_x)
     return models
 
 
-@dataclass(frozen=True, slots=True)
-class _Shipped:
-    """Evaluations of a shipped model."""
-
-    folder: Path
-
-    def of(self, variant: str, num_customers: int) -> Path:
-        return self.folder / "evaluations" / f"{variant}-n{num_customers}.parquet"
-
-    @property
-    def set_x(self) -> Path:
-        return self.folder / "evaluations" / "set_x.parquet"
+def _shipped_evaluation(folder: Path, variant: str, num_customers: int) -> Path:
+    return folder / "evaluations" / f"{variant}-n{num_customers}.parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
-    """Evaluations of a run."""
-
-    layout: Layout
-    run: str
-
-    def of(self, variant: str, num_customers: int) -> Path:
-        return self.layout.evaluation(self.run, variant, num_customers)
-
-    @property
-    def set_x(self) -> Path:
-        return self.layout.set_x(self.run)
-
-
-def _usable(folder: Path, name: str, results: Results, evaluations: _Shipped | _Local) -> list[ListedModel]:
+def _usable(folder: Path, name: str, results: Results, evaluation: Evaluation, set_x: Path) -> list[ListedModel]:
     try:
-        return [_listed(folder, name, results, evaluations)]
+        return [_listed(folder, name, results, evaluation, set_x)]
     except PolarvrpError as error:
         _LOGGER.warning("%s is left out: %s", folder, " ".join(str(error).splitlines()))
         return []
 
 
-def _listed(folder: Path, name: str, results: Results, evaluations: _Shipped | _Local) -> ListedModel:
+def _listed(folder: Path, name: str, results: Results, evaluation: Evaluation, set_x: Path) -> ListedModel:
     tensors = weights_header(folder / shipped.WEIGHTS)
     said = json.loads(tensors.pop("__metadata__", {}).get("polarvrp", "{}"))
     metadata, network = said.get("metadata", {}), said.get("model", {})
@@ -126,9 +107,9 @@ def _listed(folder: Path, name: str, results: Results, evaluations: _Shipped | _
         size,
         sum(prod(tensor["shape"]) for tensor in tensors.values()),
         _trained_on(metadata.get("spec")),
-        _variants_gap(results, evaluations, TRAINING_VARIANTS, run, size),
-        _variants_gap(results, evaluations, ZERO_SHOT_VARIANTS, run, size),
-        _set_x_gap(evaluations.set_x),
+        _variants_gap(results, evaluation, TRAINING_VARIANTS, run, size),
+        _variants_gap(results, evaluation, ZERO_SHOT_VARIANTS, run, size),
+        _set_x_gap(set_x),
     )
 
 
@@ -144,11 +125,11 @@ def _trained_on(spec: Mapping[str, Any] | None) -> str:
 
 
 def _variants_gap(
-    results: Results, evaluations: _Shipped | _Local, variants: Iterable[str], run: str, size: int
+    results: Results, evaluation: Evaluation, variants: Iterable[str], run: str, size: int
 ) -> MeanGap | None:
     gaps = []
     for variant in variants:
-        path = evaluations.of(variant, size)
+        path = evaluation(variant, size)
         reference = results.reference(InstanceSet(variant, size)) if path.is_file() else None
         if reference is not None:
             instances = results.layout.dataset("test", variant, size)
