@@ -3,7 +3,7 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from polarvrp.catalog.methods import PUBLISHED_SIZES
@@ -11,9 +11,10 @@ from polarvrp.errors import CheckpointMismatchError, DataError
 from polarvrp.files import atomic_folder, exists, provenance, read_parquet
 from polarvrp.model.saving import load_policy
 from polarvrp.outputs import require_output
+from polarvrp.problem.datasets import count_instances
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
-from polarvrp.solutions.checking import Verdict, check_set, check_set_x
+from polarvrp.solutions.checking import check_set, check_set_x
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec
 from polarvrp.study.shipped import MODEL_FILES, WEIGHTS, shipped_name
@@ -45,23 +46,21 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
             unfinished, an instance has no solution or a tour is wrong.
         CheckpointMismatchError: If the files are not all of one training.
     """
-    model, folder = Layout(results).model(run.name), output / shipped_name(run.num_customers)
+    layout, folder = Layout(results), output / shipped_name(run.num_customers)
+    model = layout.model(run.name)
     if exists(folder) and not exists(folder / MODEL_FILES[-1]) and any(folder.iterdir()):
         raise DataError(f"{folder} exists and holds no model; move it away or choose another --output")
     require_output(folder / MODEL_FILES[-1], ".json", {"num_customers": run.num_customers}, [model / MODEL_FILES[-1]])
     fingerprint = _require_finished(run, model)
-    evaluations = _evaluations(run, results)
-    searched = _searched(run, results)
-    references = _references(run, results, evaluations)
+    evaluations = _evaluations(run, layout)
+    searched = _searched(run, layout)
+    references = _references(run, layout, evaluations)
     solved = evaluations | searched
     for source, instances in progress(solved.items(), len(solved), f"checking {run.name}", "file"):
         _require_origin(source, fingerprint)
-        _require_right(source, check_set_x(source) if instances is None else check_set(instances, source))
-        if instances is not None:
-            _require_complete(source, instances)
+        _require_solved(source, instances)
     for source, instances in references.items():
-        _require_right(source, check_set(instances, source))
-        _require_complete(source, instances)
+        _require_solved(source, instances)
     with atomic_folder(folder) as temporary:
         for name in MODEL_FILES:
             shutil.copyfile(model / name, temporary / name)
@@ -102,9 +101,8 @@ def _require_finished(run: RunSpec, model: Path) -> str:
     return fingerprint
 
 
-def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
+def _evaluations(run: RunSpec, layout: Layout) -> dict[Path, Path | None]:
     """Files of solutions to ship, each with its test set, None for Set-X."""
-    layout = Layout(results)
     found: dict[Path, Path | None] = {}
     missing = []
     for variant in VARIANTS:
@@ -125,9 +123,8 @@ def _evaluations(run: RunSpec, results: Path) -> dict[Path, Path | None]:
     return found
 
 
-def _searched(run: RunSpec, results: Path) -> dict[Path, Path | None]:
+def _searched(run: RunSpec, layout: Layout) -> dict[Path, Path | None]:
     """Solutions after one local search, where there are any, each with its test set."""
-    layout = Layout(results)
     return {
         source: layout.dataset("test", variant, run.num_customers)
         for variant in VARIANTS
@@ -135,18 +132,17 @@ def _searched(run: RunSpec, results: Path) -> dict[Path, Path | None]:
     }
 
 
-def _references(run: RunSpec, results: Path, evaluations: Mapping[Path, Path | None]) -> dict[Path, Path]:
+def _references(run: RunSpec, layout: Layout, evaluations: Mapping[Path, Path | None]) -> dict[Path, Path]:
     """Solutions that gaps are taken to, each with its test set; none where there are published ones."""
     if run.num_customers in PUBLISHED_SIZES:
         return {}
-    layout = Layout(results)
     found = {}
     for variant in VARIANTS:
         instances = layout.dataset("test", variant, run.num_customers)
-        source = layout.reference("test", "pyvrp", variant, run.num_customers)
-        if instances in evaluations.values() and not source.is_file():
-            raise DataError(f"{source} does not exist; solve {instances} with `polarvrp reference` first")
         if instances in evaluations.values():
+            source = layout.reference("test", "pyvrp", variant, run.num_customers)
+            if not source.is_file():
+                raise DataError(f"{source} does not exist; solve {instances} with `polarvrp reference` first")
             found[source] = instances
     return found
 
@@ -164,21 +160,13 @@ def _origin(path: Path) -> str | None:
     return model.get("fingerprint") if isinstance(model, dict) else None
 
 
-def _require_right(path: Path, verdict: Verdict) -> None:
-    _refuse(path, verdict.problems)
+def _require_solved(path: Path, instances: Path | None) -> None:
+    """Verify every tour of a file of solutions, and that it has one of each instance of its test set."""
+    verdict = check_set_x(path) if instances is None else check_set(instances, path)
+    problem = next(iter(verdict.problems), None)
+    if problem is not None:
+        raise DataError(f"{path}: {problem}; run polarvrp check on it")
     if len(verdict.costs) < verdict.rows:
         raise DataError(f"{path}: {verdict.rows - len(verdict.costs)} instances have no solution; evaluate again")
-
-
-def _require_complete(path: Path, instances: Path) -> None:
-    from polarvrp.problem.datasets import count_instances
-
-    held, solved = count_instances(instances), read_parquet(path).num_rows
-    if held != solved:
-        raise DataError(f"{path} solves {solved} of the {held} instances of {instances}; evaluate them all")
-
-
-def _refuse(path: Path, problems: Iterable[str]) -> None:
-    first = next(iter(problems), None)
-    if first is not None:
-        raise DataError(f"{path}: {first}; run polarvrp check on it")
+    if instances is not None and (held := count_instances(instances)) != verdict.rows:
+        raise DataError(f"{path} solves {verdict.rows} of the {held} instances of {instances}; evaluate them all")
