@@ -103,7 +103,8 @@ def train(job: TrainJob) -> bool:
         trainer = Trainer(job, networks, config, folder, refiner, group)
         group.wait()  # until all have read their state
         if not group.leads:
-            return _run(trainer, None, None, stop).finished
+            _run(trainer, None, None, stop)
+            return trainer.finished
         facts = training_facts(trainer.policy, config, trainer.level)
         description = Description(run=job.run, spec=job.spec, scale=job.scale, facts=facts)
         write_description(folder, description)
@@ -114,7 +115,7 @@ def train(job: TrainJob) -> bool:
                 tracker.log_epoch(row)
             if not trainer.finished:
                 validation = Validation(job.validation, config.validation_instances, refiner, device)
-                trainer = _run(trainer, validation, tracker, stop)
+                _run(trainer, validation, tracker, stop)
             if trainer.finished:
                 write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position, trainer.level, job.scale)
         finally:
@@ -122,7 +123,7 @@ def train(job: TrainJob) -> bool:
         return trainer.finished
 
 
-def _run(trainer: "Trainer", validation: Validation | None, tracker: Tracker | None, stop: "StopRequest") -> "Trainer":
+def _run(trainer: "Trainer", validation: Validation | None, tracker: Tracker | None, stop: "StopRequest") -> None:
     """Run a training; on a GPU, whose errors may pass, once more from the last checkpoint if a step is not finite."""
     try:
         trainer.run(validation, tracker, stop)
@@ -130,9 +131,8 @@ def _run(trainer: "Trainer", validation: Validation | None, tracker: Tracker | N
         if trainer.device.type == "cpu":
             raise
         logger.warning("%s; once more from the last checkpoint", error)
-        trainer = trainer.from_checkpoint()
+        trainer.resume()
         trainer.run(validation, tracker, stop)
-    return trainer
 
 
 class Trainer:
@@ -156,7 +156,6 @@ class Trainer:
         refiner: Refiner,
         group: Group = SINGLE,
     ) -> None:
-        self._arguments = (job, networks, config, folder, refiner, group)
         self._run, self._engine = job.run, job.engine
         self._networks = networks
         self._config = config
@@ -166,20 +165,12 @@ class Trainer:
         for number in range(len(config.stages)):  # refused at once, not after the work of an epoch
             group.shares(min(batch_sizes(config.for_stage(number))), 1)
         self._store = CheckpointStore(folder)
-        self.position, tensors = self._store.load()
-        if tensors and group.leads:
-            logger.info("%s: resumed at epoch %d, step %d", job.run, self._epoch_number, self.position.step)
-        self._saved_s = time.monotonic()
-        self._begin_stage(tensors)
+        self.resume()
 
     @property
     def device(self) -> torch.device:
         """Where it computes."""
         return next(self.policy.parameters()).device
-
-    def from_checkpoint(self) -> "Trainer":
-        """The same training as its last checkpoint has it."""
-        return Trainer(*self._arguments)
 
     @property
     def finished(self) -> bool:
@@ -195,6 +186,14 @@ class Trainer:
     def _epoch_number(self) -> int:
         """The present epoch, counted over all stages."""
         return sum(self._config.stage_epochs[: self.position.stage]) + self.position.epoch
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint; without one, begin."""
+        self.position, tensors = self._store.load()
+        if tensors and self._group.leads:
+            logger.info("%s: resumed at epoch %d, step %d", self._run, self._epoch_number, self.position.step)
+        self._saved_s = time.monotonic()
+        self._begin_stage(tensors)
 
     def run(self, validation: Validation | None, tracker: Tracker | None, stop: "StopRequest") -> None:
         """Train until the end or until ``stop``; the state is on disk afterwards.
