@@ -124,6 +124,9 @@ class OnlineTracker:
         directory: Folder that holds ``wandb/``.
         state: Folder of the training's state; remembers the id and the last epoch sent.
         live: Whether the training itself sends, or another process does what it did not.
+
+    Attributes:
+        identity: Id of the run in W&B.
     """
 
     def __init__(self, description: Description, directory: Path, state: Path, live: bool = True) -> None:
@@ -131,17 +134,12 @@ class OnlineTracker:
         self._ledger = Ledger(directory, description.run, "online")
         self._live = live
         known = read_marker(state)
-        self._id = known["id"] if known else self._ledger.new_id()
+        self.identity: str = known["id"] if known else self._ledger.new_id()
         self._rows: dict[int, Row] = {}
         self._epochs = description.total_epochs
         self._last_epoch = known["epoch"] if known else 0
         self._remember()
-        self._wandb_run = start_training_run(self._id, description, directory, "online")
-
-    @property
-    def identity(self) -> str:
-        """Id of the run in W&B."""
-        return self._id
+        self._wandb_run = start_training_run(self.identity, description, directory, "online")
 
     def log_epoch(self, row: Row) -> None:
         """Send the epoch, and remember that."""
@@ -155,10 +153,10 @@ class OnlineTracker:
         """Close the run; a complete history counts as uploaded."""
         self._wandb_run.finish()
         if len(self._rows) == self._epochs:
-            self._ledger.add(self._id, _content(list(self._rows.values())))
+            self._ledger.add(self.identity, list(self._rows.values()))
 
     def _remember(self) -> None:
-        write_text(self._marker, json.dumps({"id": self._id, "epoch": self._last_epoch, "live": self._live}))
+        write_text(self._marker, json.dumps({"id": self.identity, "epoch": self._last_epoch, "live": self._live}))
 
 
 def open_tracker(description: Description, directory: Path, state: Path) -> Tracker:
@@ -270,7 +268,7 @@ def _replay(
     description: Description, name: str, rows: Sequence[Row], directory: Path, mode: Mode, tags: Sequence[str] = ()
 ) -> str | None:
     ledger = Ledger(directory, name, mode)
-    if ledger.holds(_content(rows)):
+    if ledger.holds(rows):
         return None
     identity = ledger.new_id()
     wandb_run = start_training_run(identity, description, directory, mode, tags)
@@ -279,12 +277,8 @@ def _replay(
             _log(wandb_run, rows[:count])
     finally:
         wandb_run.finish()
-    ledger.add(identity, _content(rows))
+    ledger.add(identity, rows)
     return identity
-
-
-def _content(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [dict(row) for row in rows]
 
 
 def _log(wandb_run: Any, rows: Sequence[Row]) -> None:
