@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polarvrp.decoding.fused.kernels import scoring as kernels
-from polarvrp.decoding.fused.packing import TILE, PackedDecisions
+from polarvrp.decoding.fused.packing import TILE, PackedDecisions, block_of
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 
 SLOTS_PER_CHUNK = 1 << 16
@@ -28,9 +28,6 @@ CHUNK_STEP = 1 << 14
 GLIMPSE_PROGRAMS = 1000
 POINTER_PROGRAMS = 132
 """Wanted of a chunk's backward kernels, to fill a large GPU; an instance's tiles are split among programs for that."""
-
-SMALLEST_BLOCK = 16
-"""Rows or columns of the smallest matrix that tensor cores multiply."""
 
 FORWARD_WARPS = 4
 
@@ -104,7 +101,7 @@ class Shared:
     @property
     def node_block(self) -> int:
         """N as the kernels pad it."""
-        return max(SMALLEST_BLOCK, 1 << (self.keys.shape[1] - 1).bit_length())
+        return block_of(self.keys.shape[1])
 
 
 @dataclass(frozen=True, slots=True)

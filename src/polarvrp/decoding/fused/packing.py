@@ -15,6 +15,14 @@ from torch.nn import functional
 
 TILE = 64
 
+SMALLEST_BLOCK = 16
+"""Rows or columns of the smallest matrix that tensor cores multiply."""
+
+
+def block_of(count: int) -> int:
+    """Rows or columns that kernels pad so many to: a power of two that tensor cores multiply."""
+    return max(1 << (count - 1).bit_length(), SMALLEST_BLOCK)
+
 
 @dataclass(frozen=True, slots=True)
 class PackedDecisions:

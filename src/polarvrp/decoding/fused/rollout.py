@@ -20,7 +20,7 @@ from polarvrp.decoding.fused.kernels.memory import Scratch
 from polarvrp.decoding.fused.kernels.pointer import Tables, Weights
 from polarvrp.decoding.fused.kernels.rollout import Record, Tours
 from polarvrp.decoding.fused.kernels.rules import Problem
-from polarvrp.decoding.fused.packing import TILE, Segments
+from polarvrp.decoding.fused.packing import SMALLEST_BLOCK, TILE, Segments, block_of
 from polarvrp.decoding.masks import mask_words
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
@@ -32,8 +32,6 @@ from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Policy
 
 MAX_NODES, MAX_DEPOTS = 128, 62
-SMALLEST_BLOCK = 16
-"""Rows or columns of the smallest matrix that tensor cores multiply."""
 
 ROWS = {torch.bfloat16: TILE, torch.float16: TILE, torch.float32: 16}
 """Most rows of a program by the dtype of operands: tensor cores want many, without them few fit into registers."""
@@ -107,7 +105,7 @@ def _unsuitable_sizes(decoder: PointerDecoder) -> str | None:
     """What the kernels' blocks do not fit, or ``None``."""
     width, hidden = decoder.query.out_features, _hidden(decoder.head)
     head_width = width // decoder.heads
-    if head_width < SMALLEST_BLOCK or _power_of_two(head_width) != head_width or _power_of_two(width) != width:
+    if (block_of(head_width), block_of(width)) != (head_width, width):
         return f"width and width of a head must be powers of two from {SMALLEST_BLOCK} on, not {width}, {head_width}"
     if hidden % SMALLEST_BLOCK:
         return f"hidden features of its decoder must be a multiple of {SMALLEST_BLOCK}, not {hidden}"
@@ -140,7 +138,7 @@ def fused_rollout(
     decoder, dtype = policy.decoder, cache.keys.dtype
     batch, num_nodes, width = embeddings.shape
     num_rows, num_forced = starts.shape
-    rows = _rows(num_rows, ROWS[dtype])
+    rows = min(block_of(num_rows), ROWS[dtype])
     grid = batch * -(-num_rows // rows)
     tours = _empty_tours(batch, num_rows, environment.max_actions, embeddings.device)
     length = min(record_length or 1, rows * environment.max_actions)
@@ -178,7 +176,7 @@ def fused_rollout(
         heads=decoder.heads,
         hidden=_hidden(decoder.head),
         hidden_block=_hidden_block(_hidden(decoder.head)),
-        node_block=_node_block(num_nodes),
+        node_block=block_of(num_nodes),
         rows=rows,
         chunk=min(rows, MASK_ROWS),
         stages=STAGES,
@@ -229,26 +227,11 @@ def fused_replay(
         length,
         num_depots=environment.num_depots,
         strict=environment.strict,
-        node_block=_node_block(num_nodes),
+        node_block=block_of(num_nodes),
         rows=rows,
         num_warps=WARPS,
     )
     return tours.cost, tours.legal & tours.served, segments
-
-
-def _rows(num_rows: int, most: int) -> int:
-    """Rows of a program, R."""
-    return min(max(_power_of_two(num_rows), SMALLEST_BLOCK), most)
-
-
-def _node_block(num_nodes: int) -> int:
-    """P."""
-    return max(_power_of_two(num_nodes), SMALLEST_BLOCK)
-
-
-def _power_of_two(number: int) -> int:
-    """The smallest that is not smaller."""
-    return 1 << (number - 1).bit_length()
 
 
 def _hidden(head: nn.Module) -> int:
@@ -300,7 +283,7 @@ def _problem(environment: Environment) -> Problem:
         )
     constants = environment.constants
     num_nodes = constants.distances.shape[1]
-    missing = _node_block(num_nodes) - num_nodes
+    missing = block_of(num_nodes) - num_nodes
 
     def padded(*tables: Tensor) -> Tensor:
         return functional.pad(torch.stack(tables, dim=-2), (0, missing)).contiguous()
@@ -322,7 +305,7 @@ def _tables(decoder: PointerDecoder, cache: DecoderCache, dtype: torch.dtype) ->
     """What is known of each node, computed with the precision that a surrounding autocast asks for."""
     embeddings = cache.embeddings
     num_nodes, width = embeddings.shape[1:]
-    missing = _node_block(num_nodes) - num_nodes
+    missing = block_of(num_nodes) - num_nodes
 
     def padded(rows: Tensor) -> Tensor:
         return functional.pad(rows, (0, 0, 0, missing)).contiguous()
