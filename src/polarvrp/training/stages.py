@@ -1,5 +1,6 @@
 """Networks of a training's stages, each grown from those before it (MoSES; all other backbones have one stage)."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,10 +17,11 @@ from polarvrp.study.layout import Layout
 from polarvrp.study.weights import find_weights, weights_digest
 
 
+@dataclass(frozen=True, slots=True)
 class StageNetworks:
     """Networks that the stages begin with.
 
-    Args:
+    Attributes:
         model: The network asked for.
         config: Recipe with the stages.
         folder: Where the networks of finished stages are stored.
@@ -27,29 +29,21 @@ class StageNetworks:
         layout: Of the results, where initial weights are looked for.
     """
 
-    def __init__(
-        self,
-        model: ModelConfig,
-        config: TrainConfig,
-        folder: Path,
-        device: torch.device,
-        layout: Layout,
-    ) -> None:
-        self._model = model
-        self._config = config
-        self._folder = folder
-        self._device = device
-        self._layout = layout
+    model: ModelConfig
+    config: TrainConfig
+    folder: Path
+    device: torch.device
+    layout: Layout
 
     def build(self, stage: int) -> Policy:
         """Network of stage ``stage`` before its first step, on the device."""
-        stages = self._config.stages
-        seed = derive_seed(self._config.seed, "weights", stage) % 2**32
+        stages = self.config.stages
+        seed = derive_seed(self.config.seed, "weights", stage) % 2**32
         kind = stages[stage].adapters
         if kind == "none":
             adapted = any(later.adapters != "none" for later in stages)
-            config = self._model.replace(adapters="none") if adapted else self._model
-            return build_policy(config, seed).to(self._device)
+            config = self.model.replace(adapters="none") if adapted else self.model
+            return build_policy(config, seed).to(self.device)
         base = self._load(0)
         if kind == "single":
             return specialize(base, seed)
@@ -63,26 +57,26 @@ class StageNetworks:
             CheckpointMismatchError: If it is another network, or no longer has the weights of the specification.
         """
         policy = self.build(0)
-        initial = self._config.initial_weights
+        initial = self.config.initial_weights
         if initial is None:
             return policy
-        path = find_weights(initial.model, self._layout)
+        path = find_weights(initial.model, self.layout)
         if weights_digest(path) != initial.sha256:
             raise CheckpointMismatchError(
                 f"{path} holds other weights than those that the training was to go on from; start it again"
             )
-        trained, _ = load_policy(path, self._device, policy.config)
+        trained, _ = load_policy(path, self.device, policy.config)
         policy.load_state_dict(trained.state_dict())
         return policy
 
     def store(self, stage: int, policy: Policy) -> None:
         """Store the network of a finished stage for those to come."""
-        save_policy(self._path(stage), policy, {"stage": self._config.stages[stage].name})
+        save_policy(self._path(stage), policy, {"stage": self.config.stages[stage].name})
 
     def _load(self, stage: int) -> Policy:
         """Network of a finished stage."""
-        policy, _ = load_policy(self._path(stage), self._device)
+        policy, _ = load_policy(self._path(stage), self.device)
         return policy
 
     def _path(self, stage: int) -> Path:
-        return self._folder / f"stage-{stage}.safetensors"
+        return self.folder / f"stage-{stage}.safetensors"
