@@ -110,6 +110,7 @@ class Microbatch:
         self._context, self._share = context, share
         self._sampling, self._noise = sampling, noise
         config = context.config
+        self._greedy_row = PARADIGMS[config.paradigm].greedy_row
         self._num_starts = config.num_customers if config.starts == "all" else config.starts
         self._starts = torch.arange(self._num_starts, device=sampling.device)
         self.refinement: Refinement | None = None
@@ -151,16 +152,15 @@ class Microbatch:
         """Sampled tours of the starts; POLAR adds one decoded greedily without a forced customer."""
         context = self._context
         context.policy.draw_noise_from(self._noise)
-        extra = PARADIGMS[context.config.paradigm].greedy_row
         starts = starts_at(self.environment, self._starts)
         with bfloat16_products(starts.device, context.bfloat16):
             self.tours = context.engine.rollout(
                 context.policy,
                 self._embeddings,
                 self.environment,
-                with_greedy_row(starts) if extra else starts,
+                with_greedy_row(starts) if self._greedy_row else starts,
                 Sampler(self._sampling, self._share.first, self._share.total),
-                greedy_last=extra,
+                greedy_last=self._greedy_row,
                 record=True,
             )
 
@@ -253,7 +253,7 @@ class Microbatch:
 
     def _sampled_loss(self) -> tuple[Tensor, Tensor]:
         """Loss of the sampled tours alone, and its coefficients for all tours, 0 for the greedy one, ``[B, S]``."""
-        tours, greedy = self.tours, int(PARADIGMS[self._context.config.paradigm].greedy_row)
+        tours, greedy = self.tours, int(self._greedy_row)
         count = tours.cost.shape[1] - greedy
         cost, likelihood = tours.cost[:, :count], tours.log_likelihood[:, :count]
         loss, coefficients = loss_and_coefficients(self._context.objective, cost, likelihood)
@@ -285,8 +285,7 @@ class Microbatch:
             likelihood: Likewise.
         """
         tours, batch, config = self.tours, len(self.tours.cost), self._context.config
-        extra = PARADIGMS[config.paradigm].greedy_row
-        sampled = tours.cost[:, :-1] if extra else tours.cost
+        sampled = tours.cost[:, :-1] if self._greedy_row else tours.cost
         zero = torch.zeros_like(loss)
         refined, improvement, change = zero, zero, zero
         if self.refinement is not None:
@@ -300,7 +299,7 @@ class Microbatch:
             loss.double() * batch,
             mean_of_legal(sampled).sum(),
             tours.cost.amin(1).sum(),
-            tours.cost[:, -1].sum() if extra else zero,
+            tours.cost[:, -1].sum() if self._greedy_row else zero,
             refined,
             improvement,
             change,
