@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.shared_memory import SharedMemory
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -159,9 +158,7 @@ class Refiner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start(self, instances: Instances[Tensor], actions: Tensor, seeds: Sequence[int]) -> "_Slot":

@@ -12,7 +12,6 @@ import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from polarvrp.errors import DataError
@@ -74,9 +73,7 @@ class PartialRecords:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _load(self) -> list[dict[str, Any]]:
