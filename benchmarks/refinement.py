@@ -24,10 +24,9 @@ import pandas as pd
 import torch
 from pyvrp.search import LocalSearch
 
-from polarvrp.decoding.rollout import pad_actions
 from polarvrp.files import atomic_path
 from polarvrp.local_search import pyvrp_search
-from polarvrp.local_search.refinement import Refiner
+from polarvrp.local_search.refinement import Refiner, pad_actions
 from polarvrp.local_search.tensor_search import improve
 from polarvrp.machine import processor_name
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
@@ -101,7 +100,7 @@ def in_tensors(
 ) -> dict[str, float]:
     """Improvement by the local search in tensors, and how far it is above that of the processes, in percent."""
     start_s = time.perf_counter()
-    found = improve(to_tensors(instances), pad_actions([[tour] for tour in tours], torch.device("cpu")))
+    found = improve(to_tensors(instances), pad_actions([[tour] for tour in tours]))
     seconds = time.perf_counter() - start_s
     flat = [flat_actions(tour, 1) for tour in found[:, 0].tolist()]
     costs = [check_tour(instances, index, tour, POLICY_TOLERANCE).cost for index, tour in enumerate(flat)]
@@ -151,7 +150,7 @@ def timed(stage: str, function: Callable[..., Any], spent: Counter[str]) -> Call
 
 def tours_per_second(refiner: Refiner, instances: Instances[NodeArrays], tours: Tours) -> float:
     """Of two halves in work at once."""
-    tensors, actions = to_tensors(instances), pad_actions([[tour] for tour in tours], torch.device("cpu"))
+    tensors, actions = to_tensors(instances), pad_actions([[tour] for tour in tours])
     half = len(tours) // 2
     start_s = time.perf_counter()
     halves = [

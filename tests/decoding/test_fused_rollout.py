@@ -22,9 +22,10 @@ from helpers.walks import random_walk
 from polarvrp.decoding.fused.packing import TILE, pack
 from polarvrp.decoding.fused.rollout import ROWS, fused_replay, fused_rollout, supports
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.rollout import multi_start, pad_actions, replay_actions, with_greedy_row
+from polarvrp.decoding.rollout import multi_start, replay_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment, Protocol
+from polarvrp.local_search.refinement import pad_actions
 from polarvrp.model.decoder import STATE_FEATURES, PointerDecoder
 from polarvrp.model.heads import GatedHead, PlainHead, ReldHead
 from polarvrp.model.linear import Linear
@@ -243,7 +244,7 @@ def test_replay_of_legal_and_illegal_tours(variants: tuple[str, ...], num_custom
 def test_a_depot_named_first_by_one_depot_tours_is_no_move() -> None:
     environment = Environment(sample("CVRP", 4, 1))
     one_by_one = [node for customer in (1, 2, 3, 4) for node in (customer, 0)]
-    actions = pad_actions([[one_by_one, [0, *one_by_one], [0, 0, *one_by_one]]], torch.device("cpu"))
+    actions = pad_actions([[one_by_one, [0, *one_by_one], [0, 0, *one_by_one]]])
     cost, legal, _ = fused_replay(environment, actions, 0, 100)
     assert legal.tolist() == [[True, True, False]]
     assert torch.equal(cost, replay_actions(environment, actions).cost)

@@ -11,9 +11,10 @@ from polarvrp.decoding import scoring
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.rollout import multi_start, pad_actions, with_greedy_row
+from polarvrp.decoding.rollout import multi_start, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.refinement import pad_actions
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import Instances, to_tensors
@@ -100,7 +101,7 @@ def test_the_greedy_row_equals_greedy_decoding_and_chooses_its_first_customer() 
 def test_replaying_an_illegal_tour_says_so() -> None:
     instances = instances_of("CVRP", 20, 1)
     environment = Environment(instances)
-    one_route = pad_actions([[list(range(1, 21))]], torch.device("cpu"))
+    one_route = pad_actions([[list(range(1, 21))]])
     assert not ParallelEngine().replay(environment, one_route).legal.any()
 
 

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from helpers.instances import generated, mixed_arrays
-from polarvrp.decoding.rollout import pad_actions, replay_actions
+from polarvrp.decoding.rollout import replay_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.local_search import refinement, shared_memory, table_refinement
-from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner
+from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner, pad_actions
 from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Segment, Shape, remove_leftovers
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
@@ -66,7 +66,7 @@ def submitted(
     refiner: Refiner, instances: Instances[NodeArrays], tours: list[list[list[int]]], seeds: list[int]
 ) -> PendingTours:
     """Tours in flat form, k an instance, handed over as a rollout would."""
-    return refiner.submit(to_tensors(instances), pad_actions(tours, torch.device("cpu")), seeds)
+    return refiner.submit(to_tensors(instances), pad_actions(tours), seeds)
 
 
 def as_list(tours: RefinedTours, num_depots: int) -> list[list[RefinedTour]]:

@@ -12,13 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.instances import drawn, generated, sample
 from helpers.walks import random_walk
-from polarvrp.decoding.rollout import pad_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError
 from polarvrp.local_search import tensor_search
 from polarvrp.local_search.move_selection import SelectedMoves
 from polarvrp.local_search.moves import TAILS, TURN, BetweenRoutes, WithinRoutes
-from polarvrp.local_search.refinement import Refiner
+from polarvrp.local_search.refinement import Refiner, pad_actions
 from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.local_search.tensor_search import improve, routes_searched
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
@@ -32,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 def nearest(instances: Instances[NodeArrays]) -> Tensor:
-    return pad_actions([[nearest_neighbour(instances, index)] for index in range(len(instances))], CPU)
+    return pad_actions([[nearest_neighbour(instances, index)] for index in range(len(instances))])
 
 
 def starts(instances: Instances[NodeArrays], num_random: int) -> Tensor:

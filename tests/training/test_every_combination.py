@@ -11,12 +11,12 @@ from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.parallel import ParallelEngine
-from polarvrp.decoding.rollout import Replay, multi_start, pad_actions
+from polarvrp.decoding.rollout import Replay, multi_start
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.scoring import score, score_gradient
 from polarvrp.decoding.steps import ScoredSteps
 from polarvrp.environment.environment import Environment
-from polarvrp.local_search.refinement import Refiner
+from polarvrp.local_search.refinement import Refiner, pad_actions
 from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import Instances, to_arrays
@@ -57,7 +57,7 @@ def fixed_tours(policy: Policy) -> tuple[Instances[torch.Tensor], torch.Tensor, 
     flat = [tours.actions[index, row].tolist() for index, row in enumerate(best.tolist())]
     with Refiner(0) as refiner:
         refined = refiner.refine(to_arrays(instances), [flat_actions(tour, 1) for tour in flat], list(range(BATCH)))
-    replayed = engine.replay(environment, pad_actions([[tour.actions] for tour in refined], torch.device("cpu")))
+    replayed = engine.replay(environment, pad_actions([[tour.actions] for tour in refined]))
     assert replayed.legal.all()
     return instances, tours.cost, tours.decisions, replayed, best[:, None]
 

@@ -8,8 +8,8 @@ import torch
 
 from helpers.instances import drawn
 from helpers.walks import follow, random_walk
-from polarvrp.decoding.rollout import pad_actions
 from polarvrp.environment.environment import Environment
+from polarvrp.local_search.refinement import pad_actions
 from polarvrp.problem.tours import actions_to_routes, routes_to_actions
 from polarvrp.training.objectives import (
     MARGINS,
@@ -64,7 +64,7 @@ def test_a_tour_is_never_preferred_to_itself_with_its_routes_in_another_order(na
     turned = [
         [routes_to_actions(actions_to_routes(row, depots)[::-1], depots) for row in rows] for rows in actions.tolist()
     ]
-    other, legal = follow(environment, pad_actions(turned, torch.device("cpu")))
+    other, legal = follow(environment, pad_actions(turned))
     assert legal.all()
     assert (other != cost).any()  # by rounding alone
     pairs = torch.stack((cost, other), dim=-1).flatten(0, 1)

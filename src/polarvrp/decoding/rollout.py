@@ -255,13 +255,6 @@ def no_overflow(like: Tensor) -> Tensor:
     return torch.zeros(2, dtype=torch.int64, device=like.device)
 
 
-def pad_actions(tours: list[list[list[int]]], device: torch.device) -> Tensor:
-    """The same number of tours for each instance as a tensor padded with depot 0, int64, ``[B, S, T]``."""
-    length = max(len(tour) for row in tours for tour in row)
-    padded = [[tour + [0] * (length - len(tour)) for tour in row] for row in tours]
-    return torch.tensor(padded, dtype=torch.int64, device=device)
-
-
 def _choose(log_probs: Tensor, sampler: Sampler | None, greedy_last: bool) -> Tensor:
     """Most probable or sampled node of each row, int64, ``[B, S]``."""
     if sampler is None:

@@ -139,9 +139,7 @@ class Refiner:
             raise ValueError(f"{len(instances)} instances need as many tours and seeds: {len(tours)}, {len(seeds)}")
         if not tours:
             return []
-        length = max(len(tour) for tour in tours)
-        padded = [[[*tour, *[0] * (length - len(tour))]] for tour in tours]
-        slot = self._start(to_tensors(instances), torch.tensor(padded, dtype=torch.int64), seeds)
+        slot = self._start(to_tensors(instances), pad_actions([[tour] for tour in tours]), seeds)
         self._wait_for(slot)
         found = [slot.table.refined(index, 0) for index in range(len(tours))]
         return [
@@ -205,6 +203,12 @@ class Refiner:
         slot = _Slot(shape, shared=self._pool is not None)
         self._slots.append(slot)
         return slot
+
+
+def pad_actions(tours: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+    """The same number of tours of each instance, padded with depot 0 as rollouts record them, int64, ``[B, k, T]``."""
+    length = max(len(tour) for row in tours for tour in row)
+    return torch.tensor([[[*tour, *[0] * (length - len(tour))] for tour in row] for row in tours], dtype=torch.int64)
 
 
 class _Slot:
