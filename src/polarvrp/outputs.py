@@ -26,7 +26,6 @@ def require_output(
     suffixes: str | tuple[str, ...],
     subject: Mapping[str, Any],
     inputs: Iterable[Path] = (),
-    option: str = "--output",
     stated: Callable[[Path], Mapping[str, Any] | None] | None = None,
 ) -> None:
     """Refuse an output that would take the place of something else, or that cannot be written.
@@ -46,7 +45,6 @@ def require_output(
         suffixes: Endings that it may have.
         subject: What the file will be about; a file there must not contradict it, and state some of it.
         inputs: Files that the command reads.
-        option: By which the user named it, for messages.
         stated: Reads what a file there says about itself instead of ``stated_subject``.
 
     Raises:
@@ -55,14 +53,14 @@ def require_output(
     """
     suffixes = (suffixes,) if isinstance(suffixes, str) else suffixes
     if path.suffix.lower() not in suffixes:
-        raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}")
+        raise ConfigError(f"--output must end in {' or '.join(suffixes)}, got {path}")
     for given in inputs:
         if resolved(path) == resolved(given) or _is_same_file(path, given):
-            raise ConfigError(f"{option} must name another file than the inputs, got {path}")
+            raise ConfigError(f"--output must name another file than the inputs, got {path}")
     if is_folder(path):
         raise DataError(f"{path} is a folder; name a file to write")
     if exists(path):
-        _require_same(path, subject, (stated or stated_subject)(path), option)
+        _require_same(path, subject, (stated or stated_subject)(path))
     _require_writable(path)
 
 
@@ -128,13 +126,13 @@ def _found_mark(path: Path) -> Any:
     return None
 
 
-def _require_same(path: Path, subject: Mapping[str, Any], found: Mapping[str, Any] | None, option: str) -> None:
+def _require_same(path: Path, subject: Mapping[str, Any], found: Mapping[str, Any] | None) -> None:
     """A file that is there is of the subject.
 
     Raises:
         DataError: If it is of another one, or does not say.
     """
-    advice = f"move it away or choose another {option}"
+    advice = "move it away or choose another --output"
     if found is None or not subject.keys() & found.keys():
         raise DataError(f"{path} exists and does not say what it holds; {advice}")
     changed = [
