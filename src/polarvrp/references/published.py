@@ -13,8 +13,6 @@ from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import ConfigError
 from polarvrp.problem.variants import VARIANTS, parse_variant
 
-INSTANCES_PER_SET = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class PublishedReference:
