@@ -8,6 +8,8 @@ study's, so that every backbone sees the same data.
 from collections.abc import Mapping
 from typing import Any
 
+from polarvrp.catalog.architectures import LARGEST_SMALL_SIZE
+
 MOSES_STAGES = (
     {"name": "base", "variants": ("CVRP",)},
     {"name": "expert-O", "variants": ("OVRP",), "adapters": "single"},
@@ -27,8 +29,6 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 }
 LARGE_RECIPES: Mapping[str, Mapping[str, Any]] = {"cada": {"learning_rate": 0.0001}}
 """Beyond 50 customers, where the authors of CaDA trained another network by another recipe."""
-
-LARGEST_SMALL_SIZE = 50
 
 
 def recipe_of(backbone: str, num_customers: int, protocol: str = "authors") -> dict[str, Any]:
