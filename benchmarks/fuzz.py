@@ -85,7 +85,8 @@ def _write_solutions(folder: Path) -> None:
 
 
 def _read_solutions(folder: Path) -> Any:
-    from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows
+    from polarvrp.files import provenance
+    from polarvrp.solutions.solutions import read_solutions, solution_rows
 
     table = read_solutions(folder / "x.parquet")
     return solution_rows(table), provenance(table)

@@ -19,7 +19,8 @@ from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import load_set_x, write_sol
 from polarvrp.solutions import solutions
-from polarvrp.solutions.solutions import SolutionRow, read_solutions, write_solutions
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import read_solutions, write_solutions
 
 Library = tuple[Path, Path, list[Route], int]
 

@@ -13,7 +13,8 @@ from helpers.analysis_files import architecture_file, embedding_file, expert_fil
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import METHODS
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
-from polarvrp.solutions.solutions import SolutionRow, write_solutions
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import write_solutions
 from polarvrp.study.runs import parse_run
 from polarvrp.tables.build import build_table
 from polarvrp.tables.paper import read_paper

@@ -15,6 +15,7 @@ import pytest
 
 from helpers.instances import generated
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import provenance
 from polarvrp.problem.archives import write_arrays
 from polarvrp.problem.datasets import instances_from_arrays
 from polarvrp.problem.instances import Instances, NodeArrays
@@ -26,7 +27,7 @@ from polarvrp.references.chunks import solve_chunk
 from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.solutions.merging import merge_solutions
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows
+from polarvrp.solutions.solutions import read_solutions, solution_rows
 from polarvrp.solvers.pool import default_hard_limit
 from polarvrp.solvers.solve import SolverSettings
 from polarvrp.study.specs import REFERENCE_CODE_VERSION

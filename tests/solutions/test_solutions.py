@@ -12,15 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from polarvrp.errors import DataError
+from polarvrp.files import provenance
 from polarvrp.solutions.merging import merge_solutions
-from polarvrp.solutions.solutions import (
-    SolutionRow,
-    provenance,
-    read_solutions,
-    solution_rows,
-    solution_schema,
-    write_solutions,
-)
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import read_solutions, solution_rows, solution_schema, write_solutions
 
 SOLVED = SolutionRow(
     "MDVRPTW", 1000, 3, "pyvrp", 12.25, (0, 3, 4, 2, 1002, 5), 2, 1.5, 0.0, 7, 1.0, 10_000_000, 55, "pyvrp 0.14.1"
@@ -132,7 +127,8 @@ def test_numbers_survive_exactly(tmp_path: Path) -> None:
 WITHOUT_HEAVY_IMPORTS = """
 import sys
 from polarvrp.solutions.merging import merge_solutions
-from polarvrp.solutions.solutions import SolutionRow, read_solutions, solution_rows, write_solutions
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 row = SolutionRow("CVRP", 3, 0, "pyvrp", 2.5, (1, 2, 0, 3), 2, 0.1, 0.0)
 write_solutions(sys.argv[1], [row], "solver", {"threads": 1})
 assert solution_rows(read_solutions(sys.argv[1])) == [row]

@@ -11,8 +11,9 @@ import pytest
 from helpers.results_folder import ResultsFolder, table_rows
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
+from polarvrp.files import provenance
 from polarvrp.problem.sets import write_set
-from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows, write_solutions
+from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 from polarvrp.tables.sources import Results
 
 RUN = "polarnet-ple-polar-n10-s0"

@@ -14,7 +14,8 @@ import pytest
 from helpers.wandb_files import OfflineRun, offline_runs
 from polarvrp.cli.main import main
 from polarvrp.files import write_text
-from polarvrp.solutions.solutions import SolutionRow, write_solutions
+from polarvrp.solutions.rows import SolutionRow
+from polarvrp.solutions.solutions import write_solutions
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
 from polarvrp.tables.wandb_results import compared_runs, run_content, study_content

@@ -6,8 +6,9 @@ import pytest
 
 from helpers.model_samples import policy_of
 from helpers.snakemake import Workflow
+from polarvrp.files import provenance
 from polarvrp.model.saving import save_policy
-from polarvrp.solutions.solutions import provenance, read_solutions
+from polarvrp.solutions.solutions import read_solutions
 
 RUN = "polarnet-ple-polar-n20-all-s0"
 

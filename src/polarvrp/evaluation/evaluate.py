@@ -16,7 +16,7 @@ from polarvrp.model.precision import compile_parts
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.tours import check_tour
-from polarvrp.solutions.solutions import SolutionRow
+from polarvrp.solutions.rows import SolutionRow
 from polarvrp.tolerances import POLICY_TOLERANCE
 
 

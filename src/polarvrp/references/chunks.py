@@ -15,14 +15,14 @@ from typing import Any
 
 from polarvrp import __version__
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import exists
+from polarvrp.files import exists, provenance
 from polarvrp.machine import processor_name
 from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.progress import progress
 from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.solutions.origin import DIGESTS
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.solutions.solutions import provenance, read_solutions, solution_rows, write_solutions
+from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 from polarvrp.solvers.pool import chosen_hard_limit, require_workers, solve_tasks
 from polarvrp.solvers.solve import InstanceTask, SolverSettings, solver_version
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from polarvrp.errors import DataError, InfeasibleTourError
-from polarvrp.files import read_parquet
+from polarvrp.files import provenance, read_parquet
 from polarvrp.problem.datasets import read_instances, variant_of
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.library_instances import LibraryInstance, Rounding, counted_by
@@ -20,7 +20,7 @@ from polarvrp.solutions.foreign import read_foreign
 from polarvrp.solutions.importing import Imported, compared, cost_problem, import_set, price_library
 from polarvrp.solutions.library_rows import LibraryRow, is_library_table, read_library_rows
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.solutions.solutions import plain_rows, provenance, read_solutions
+from polarvrp.solutions.solutions import key_of, plain_rows, read_solutions
 from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE, REFERENCE_TOLERANCE
 
 SET_X_COLUMNS = ("instance", "best_known", "cost", "actions")
@@ -62,7 +62,7 @@ def check_set(instances_path: Path, solutions_path: Path) -> Verdict:
     """
     instances = read_instances(instances_path)
     table = read_solutions(solutions_path)
-    key = "run" if "run" in table.column_names else "solver"
+    key = key_of(table)
     ours = key == "solver" and "imported" not in provenance(table)
     tolerance = REFERENCE_TOLERANCE if ours else POLICY_TOLERANCE
     _require_rows_of(instances, table, key, f"{solutions_path} does not belong to {instances_path}")

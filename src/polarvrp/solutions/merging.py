@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polarvrp.errors import DataError
+from polarvrp.files import provenance
 from polarvrp.solutions.origin import DIGESTS, Origin, require_solutions_output
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.solutions.solutions import Key, provenance, read_solutions, solution_rows, write_solutions
+from polarvrp.solutions.solutions import key_of, read_solutions, solution_rows, write_solutions
 
 
 def merge_solutions(paths: Sequence[Path], output: Path) -> None:
@@ -24,7 +25,7 @@ def merge_solutions(paths: Sequence[Path], output: Path) -> None:
     if not paths:
         raise DataError("nothing to merge: name at least one file of solutions")
     tables = [read_solutions(path) for path in paths]
-    key: Key = "run" if "run" in tables[0].column_names else "solver"
+    key = key_of(tables[0])
     origin: dict[int, Path] = {}
     rows: list[SolutionRow] = []
     wanted: tuple[str, int, str] | None = None

@@ -14,7 +14,7 @@ from polarvrp.files import exists, provenance
 from polarvrp.outputs import require_kept, require_output
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import instance_digests
-from polarvrp.solutions.solutions import Key, read_solutions
+from polarvrp.solutions.solutions import Key, key_of, read_solutions
 
 DIGESTS = "fingerprints"
 """Entry of the provenance that holds a digest of each solved instance, by its position in the set."""
@@ -89,8 +89,7 @@ def _stated(path: Path, digests: Mapping[int, str]) -> dict[str, Any] | None:
     except DataError:
         return None
     said = provenance(table)
-    key = "run" if "run" in table.column_names else "solver"
-    values = [table[name].unique().to_pylist() for name in ("variant", "num_customers", key)]
+    values = [table[name].unique().to_pylist() for name in ("variant", "num_customers", key_of(table))]
     if any(len(found) != 1 for found in values[:2]):
         return None
     method = SEVERAL if "sources" in said or len(values[2]) > 1 else values[2][0]

@@ -16,20 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from polarvrp.errors import DataError
-from polarvrp.files import provenance, read_parquet, write_parquet
+from polarvrp.files import read_parquet, write_parquet
 from polarvrp.solutions.rows import SolutionRow
-
-__all__ = [
-    "Key",
-    "SolutionRow",
-    "plain_rows",
-    "provenance",
-    "read_solutions",
-    "solution_rows",
-    "solution_schema",
-    "solution_table",
-    "write_solutions",
-]
 
 Key: TypeAlias = Literal["solver", "run"]
 """Column that names who solved: a solver in references, a trained run in evaluations."""
@@ -62,6 +50,11 @@ def solution_schema(key: Key) -> pa.Schema:
             pa.field("reason", pa.string()),
         ]
     )
+
+
+def key_of(table: pa.Table) -> Key:
+    """Who solved, by the columns of a table of solutions."""
+    return "run" if "run" in table.column_names else "solver"
 
 
 def solution_table(rows: Iterable[SolutionRow], key: Key) -> pa.Table:
@@ -123,8 +116,7 @@ def read_solutions(path: str | Path) -> pa.Table:
         DataError: If the file is missing, no complete Parquet file, or holds something else.
     """
     table = read_parquet(path, "expected a Parquet file of solutions")
-    key: Key = "run" if "run" in table.column_names else "solver"
-    schema = solution_schema(key)
+    schema = solution_schema(key_of(table))
     missing = [name for name in schema.names if name not in table.column_names]
     if missing:
         raise DataError(f"{path} is no file of solutions: it lacks the columns {', '.join(missing)}")

@@ -13,7 +13,7 @@ from polarvrp.problem.library_instances import Rounding
 from polarvrp.problem.vrplib import load_set_x, set_x_names
 from polarvrp.solutions.checking import SET_X_COLUMNS
 from polarvrp.solutions.origin import SEVERAL, Origin
-from polarvrp.solutions.solutions import Key
+from polarvrp.solutions.solutions import key_of
 from polarvrp.study.external import files_of
 from polarvrp.tables.sources import InstanceSet, Results, read_costs
 
@@ -47,8 +47,7 @@ def external_solutions(results: Results, variants: Collection[str]) -> Iterator[
                     f"{path} is a second file of {test_set.variant} with {test_set.num_customers} customers"
                 )
             seen.add(test_set)
-            key: Key = "run" if "run" in table.column_names else "solver"
-            origin = Origin(test_set.variant, test_set.num_customers, key, SEVERAL)
+            origin = Origin(test_set.variant, test_set.num_customers, key_of(table), SEVERAL)
             yield method.method, test_set, read_costs(path, origin, results.dataset(test_set))
 
 
