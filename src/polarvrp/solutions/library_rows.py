@@ -91,35 +91,30 @@ def library_row(
     solver: str,
     routes: list[Route],
     report: LibraryReport,
-    seconds: float | None = None,
-    best_known: float | None = None,
+    seconds: float | None,
+    best_known: float | None,
 ) -> LibraryRow:
     """Row of a solution that was priced; one that breaks a rule has no cost."""
-    problem = report.first_problem
-    gap = None if problem is not None or not best_known else 100 * (report.cost - best_known) / best_known
+    if report.first_problem is not None:
+        return unsolved_row(library, solver, report.first_problem, seconds, best_known)
     return LibraryRow(
         library.name,
         library.num_customers,
         solver,
-        None if problem is not None else float(report.cost),
-        None if problem is not None else report.length,
+        float(report.cost),
+        report.length,
         str(library.rounding),
         library.open_routes,
         best_known,
-        gap,
-        () if problem is not None else tuple(routes_to_actions(routes, library.num_depots)),
-        0 if problem is not None else report.num_routes,
+        100 * (report.cost - best_known) / best_known if best_known else None,
+        tuple(routes_to_actions(routes, library.num_depots)),
+        report.num_routes,
         seconds,
-        problem,
     )
 
 
 def unsolved_row(
-    library: LibraryInstance,
-    solver: str,
-    reason: str,
-    seconds: float | None = None,
-    best_known: float | None = None,
+    library: LibraryInstance, solver: str, reason: str, seconds: float | None, best_known: float | None
 ) -> LibraryRow:
     """Row of an instance without a solution."""
     rounding, is_open = str(library.rounding), library.open_routes
