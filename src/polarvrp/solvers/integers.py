@@ -108,8 +108,8 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
     windows = instances.time_windows[index].astype(np.float64)
     service = instances.service_time[index, depots:].astype(np.float64)
     limit = float(instances.distance_limit[index])
-    is_open = bool(instances.open_route[index])
-    lengths = _lengths(locs)
+    is_open, is_mixed = bool(instances.open_route[index]), int(instances.backhaul_class[index]) == 2
+    lengths = straight_lengths(locs)
     if not np.isfinite(lengths).all() or not np.isfinite(windows[:, 0]).all() or np.isnan(windows).any():
         raise DataError(f"instance {index}: coordinates and earliest service times must be finite numbers")
     has_windows = bool(np.isfinite(windows[:, 1]).any() or (windows[depots:, 0] > 0).any())
@@ -131,7 +131,7 @@ def integer_instance(instances: Instances[NodeArrays], index: int) -> IntegerIns
         scale=scale,
         forbidden=forbidden,
         distance=distance,
-        forbidden_arcs=_forbidden_arcs(instances, index),
+        forbidden_arcs=None if is_mixed else arcs_after_pickups(instances.demand_backhaul[index], depots),
         delivery=_loads(instances, index, instances.demand_linehaul),
         pickup=_loads(instances, index, instances.demand_backhaul),
         vehicle_load=units_per_load(instances.capacity) * instances.capacity,
@@ -188,7 +188,7 @@ def largest_scale(
     )
 
 
-def _lengths(locs: NDArray[np.float64]) -> NDArray[np.float64]:
+def straight_lengths(locs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Euclidean distances between all nodes, ``[N, N]``."""
     x, y = locs[:, 0], locs[:, 1]
     across, along = x[:, None] - x, y[:, None] - y
@@ -221,12 +221,17 @@ def _loads(instances: Instances[NodeArrays], index: int, demand: NodeArrays) -> 
     return loads
 
 
-def _forbidden_arcs(instances: Instances[NodeArrays], index: int) -> NDArray[np.bool_] | None:
-    """Arcs from a backhaul customer to any other, where linehauls go first; customers without demand are linehauls."""
-    is_backhaul = instances.demand_backhaul[index] > 0
-    if int(instances.backhaul_class[index]) == 2 or not is_backhaul.any():
+def arcs_after_pickups(pickups: NodeArrays, num_depots: int) -> NDArray[np.bool_] | None:
+    """Arcs from a customer with a pickup to one without, be it without demand, ``[N, N]``; None without pickups.
+
+    Args:
+        pickups: ``[N]``.
+        num_depots: K.
+    """
+    collects = pickups > 0
+    if not collects.any():
         return None
-    others = ~is_backhaul
-    others[: instances.num_depots] = False
-    arcs: NDArray[np.bool_] = is_backhaul[:, None] & others[None, :]
+    others = ~collects
+    others[:num_depots] = False
+    arcs: NDArray[np.bool_] = collects[:, None] & others[None, :]
     return arcs

@@ -20,8 +20,10 @@ from polarvrp.solvers.integers import (
     UNBOUNDED,
     IntegerInstance,
     Integers,
+    arcs_after_pickups,
     largest_scale,
     require_room_for,
+    straight_lengths,
 )
 
 LARGEST_SCALE = 10**5
@@ -72,7 +74,7 @@ def library_integers(library: LibraryInstance) -> IntegerInstance:
         scale=scale,
         forbidden=forbidden,
         distance=distance,
-        forbidden_arcs=_forbidden_arcs(pickups, depots),
+        forbidden_arcs=arcs_after_pickups(pickups, depots),
         delivery=library.demands[depots:] * units,
         pickup=pickups[depots:] * units,
         vehicle_load=library.capacity * units,
@@ -91,8 +93,7 @@ def counted_distances(library: LibraryInstance) -> NDArray[np.float64]:
     """Distances as costs count them, float64, ``[N, N]``."""
     if library.matrix is not None:
         return library.rounding.of(library.matrix)
-    across, along = (axis[:, None] - axis for axis in library.coordinates.T)
-    return library.rounding.of(np.sqrt(across * across + along * along))
+    return library.rounding.of(straight_lengths(library.coordinates))
 
 
 def _units_per_load(library: LibraryInstance, longest_leg: int, all_loads: int) -> int:
@@ -121,14 +122,3 @@ def _down(numbers: NDArray[np.float64]) -> Integers:
     """Rounded down, but for the noise of products."""
     rounded: Integers = np.floor(numbers + NOISE * np.maximum(np.abs(numbers), 1.0)).astype(np.int64)
     return rounded
-
-
-def _forbidden_arcs(pickups: NDArray[np.int64], num_depots: int) -> NDArray[np.bool_] | None:
-    """Arcs from a customer with a pickup to one without, bool, ``[N, N]``."""
-    collects = pickups > 0
-    if not collects.any():
-        return None
-    others = ~collects
-    others[:num_depots] = False
-    arcs: NDArray[np.bool_] = collects[:, None] & others[None, :]
-    return arcs
