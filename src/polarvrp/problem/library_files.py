@@ -13,13 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polarvrp.errors import DataError
 from polarvrp.problem.library_instances import LibraryInstance, Rounding, conventional_rounding, points_of_matrix
 from polarvrp.problem.library_tables import is_cordeau, is_solomon, parse_cordeau, parse_solomon
 from polarvrp.problem.library_text import (
     LARGEST_NUMBER,
     LibraryText,
-    Row,
     finite_number,
     read_text,
     take_apart,
@@ -112,7 +110,9 @@ def _instance(file: LibraryText, rounding: Rounding | None, open_routes: bool) -
     )
     if dimension < 2 or capacity < 1:
         raise file.error(f"DIMENSION must be at least 2 and CAPACITY at least 1, got {dimension} and {capacity}")
-    tables = {name: _table(file, name, dimension) for name in NODE_SECTIONS if name in file.sections}
+    tables = {
+        name: _table(file, name, width, dimension) for name, width in NODE_SECTIONS.items() if name in file.sections
+    }
     if weights != "EXPLICIT" or file.sections.keys().isdisjoint({"EDGE_WEIGHT_SECTION", "NODE_COORD_SECTION"}):
         _require(file, "NODE_COORD_SECTION")
     demand_section = "LINEHAUL_SECTION" if "LINEHAUL_SECTION" in tables else "DEMAND_SECTION"
@@ -220,9 +220,9 @@ def _vehicles(file: LibraryText) -> int | None:
     return int(word) if re.fullmatch(r"\d{1,9}", word, re.ASCII) else None
 
 
-def _table(file: LibraryText, section: str, dimension: int) -> NDArray[np.float64]:
+def _table(file: LibraryText, section: str, width: int, dimension: int) -> NDArray[np.float64]:
     """Numbers of each node's row without the node's number, in the order of the numbers: ``[dimension, width]``."""
-    width, found = NODE_SECTIONS[section], dict[int, list[float]]()
+    found: dict[int, list[float]] = {}
     for row in file.sections[section]:
         where = f"line {row.line} of {section}"
         if len(row.values) != width + 1:
@@ -292,19 +292,11 @@ def _backhauls(
             raise file.error(f"BACKHAUL_SECTION names {min(listed - customers)}, which is no customer")
         collected = np.array([node + 1 in listed for node in order])
         return np.where(collected, 0, demands), np.where(collected, demands, 0)
-    pickups = _loads(file, _backhaul_table(file, rows, len(order)), order, num_depots)
+    pickups = _loads(file, _table(file, "BACKHAUL_SECTION", 1, len(order)), order, num_depots)
     for node, delivered, picked in zip(order, demands, pickups, strict=True):
         if delivered and picked:
             raise file.error(f"node {node + 1} has a delivery and a pickup, a customer has one of both; split it")
     return demands, pickups
-
-
-def _backhaul_table(file: LibraryText, rows: list[Row], dimension: int) -> NDArray[np.float64]:
-    part = LibraryText(file.source, {}, {"DEMAND_SECTION": rows})
-    try:
-        return _table(part, "DEMAND_SECTION", dimension)
-    except DataError as error:
-        raise DataError(str(error).replace("DEMAND_SECTION", "BACKHAUL_SECTION")) from error
 
 
 def _windows(file: LibraryText, table: NDArray[np.float64] | None, order: list[int]) -> NDArray[np.float64] | None:
