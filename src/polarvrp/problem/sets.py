@@ -47,14 +47,15 @@ def require_set(path: Path, variant: str, num_customers: int, num_instances: int
         return
     known, found = parse_variant(variant), read_metadata(path)
     if found is not None:
-        metadata = _origin(known.name, num_customers, num_instances, seed)
-        _require_same_origin(path, found, metadata, "name your own sets with --validation")
-        return
-    stored, wanted = read_arrays(path), generate_arrays(known, num_customers, num_instances, seed)
-    if stored.keys() != wanted.keys() or not all(np.array_equal(stored[name], wanted[name]) for name in wanted):
-        raise DataError(
-            f"{path} holds other instances than seed {seed} draws; move it away or name your own sets with --validation"
-        )
+        origin = _origin(known.name, num_customers, num_instances, seed).items()
+        changed = [f"{key} {found.get(key)} instead of {value}" for key, value in origin if found.get(key) != value]
+        fault = f"another set ({', '.join(changed)})" if changed else None
+    else:
+        stored, wanted = read_arrays(path), generate_arrays(known, num_customers, num_instances, seed)
+        is_same = stored.keys() == wanted.keys() and all(np.array_equal(stored[key], wanted[key]) for key in wanted)
+        fault = None if is_same else f"other instances than seed {seed} draws"
+    if fault is not None:
+        raise DataError(f"{path} holds {fault}; move it away or name your own sets with --validation")
 
 
 def _origin(variant: str, num_customers: int, num_instances: int, seed: int) -> dict[str, Any]:
@@ -66,9 +67,3 @@ def _origin(variant: str, num_customers: int, num_instances: int, seed: int) -> 
         "seed": seed,
         "generator_version": GENERATOR_VERSION,
     }
-
-
-def _require_same_origin(path: Path, found: dict[str, Any], wanted: dict[str, Any], advice: str) -> None:
-    changed = [f"{key} {found.get(key)} instead of {value}" for key, value in wanted.items() if found.get(key) != value]
-    if changed:
-        raise DataError(f"{path} holds another set ({', '.join(changed)}); move it away or {advice}")
