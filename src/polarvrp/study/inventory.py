@@ -210,23 +210,19 @@ def _limited(study: StudyConfig, layout: Layout, runs: Iterable[RunSpec]) -> lis
 
 def _chunks(study: StudyConfig, layout: Layout, variant: str, size: int) -> list[Job]:
     """Jobs that solve a test set, each by one solver and a part of the instances."""
-    starts, jobs = chunk_starts(study, "test"), []
-    limit_s = size_config(study, size).reference_seconds
+    starts, limit_s = chunk_starts(study, "test"), size_config(study, size).reference_seconds
+    is_whole, jobs = len(starts) == 1, []
     for solver in study.references.solvers:
-        whole = layout.reference("test", solver, variant, size)
-        if len(starts) == 1:
-            core_seconds = limit_s * study.datasets.test_instances
-            name = f"test-{solver}-{variant}-n{size}"
-            jobs.append(Job(rule="solve_references", name=name, outputs=(whole,), core_seconds=core_seconds))
-        for start in starts if len(starts) > 1 else ():
-            count = min(starts.step, study.datasets.test_instances - start)
+        whole, name = layout.reference("test", solver, variant, size), f"test-{solver}-{variant}-n{size}"
+        for start in starts:
+            chunk = layout.reference_chunk("test", solver, variant, size, start)
             jobs.append(
                 Job(
-                    rule="solve_reference_chunk",
-                    name=f"test-{solver}-{variant}-n{size}-{start}",
-                    outputs=(layout.reference_chunk("test", solver, variant, size, start),),
+                    rule="solve_references" if is_whole else "solve_reference_chunk",
+                    name=name if is_whole else f"{name}-{start}",
+                    outputs=(whole if is_whole else chunk,),
                     whole=whole,
-                    core_seconds=limit_s * count,
+                    core_seconds=limit_s * min(starts.step, study.datasets.test_instances - start),
                 )
             )
     return jobs
