@@ -275,10 +275,6 @@ def solved_by_shipped(name):
 
 def other_efforts(name):
     """Solutions of training variants without symmetries, and by solvers in parts of their limit."""
-    runs = listed_runs(name)
-    plain = [
-        PLAIN.format(run=run.name, variant=v, n=run.num_customers) for run in runs for v in study.training_variants
-    ]
     limited = expand(
         LIMITED,
         solver=study.references.solvers,
@@ -286,7 +282,7 @@ def other_efforts(name):
         variant=study.training_variants,
         n=listed_sizes(name),
     )
-    return plain + limited
+    return evaluations(listed_runs(name), path=PLAIN) + limited
 
 
 # What an experiment may need, and the files that this means.
