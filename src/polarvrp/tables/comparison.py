@@ -74,42 +74,29 @@ def render_comparison(frame: pd.DataFrame, experiment: Experiment) -> list[Print
     wrong = frame[once & frame["note"].str.startswith(MISPRINT, na=False)]
     wrong = wrong.assign(text=wrong["note"].str.removeprefix(MISPRINT).str.partition(";")[0])
     rights = written(wrong, "Misprint", "text", str)
+    keys = ["table", "row", "column"]
+    defined = pd.DataFrame(DEFINITIONS, columns=[*keys, "text"])
+    differing = ": differing definitions; * stands for any text"
     printed = [
         (shown, [*_numbers(shown), kinds], captioned(frame, experiment, "", facts)),
         (wrong, [*_numbers(wrong), rights], captioned(frame, experiment, ": misprints of the paper")),
+        (defined, [written(defined, "Ours", "text", str)], captioned(frame, experiment, differing)),
     ]
-    keys = ["table", "row", "column"]
     return [
-        *(
-            print_table(
-                caption,
-                cells,
-                [key.capitalize() for key in keys],
-                Axis(keys, {cell: cell for cell in rows[keys].itertuples(index=False, name=None)}),
-                Axis.of("measure", measures(cells), ""),
-            )
-            for rows, cells, caption in printed
-            if not rows.empty
-        ),
-        _definitions(frame, experiment),
+        print_table(
+            caption,
+            cells,
+            [key.capitalize() for key in keys],
+            Axis(keys, {cell: cell for cell in rows[keys].itertuples(index=False, name=None)}),
+            Axis.of("measure", measures(cells), ""),
+        )
+        for rows, cells, caption in printed
+        if not rows.empty
     ]
 
 
 def _numbers(rows: pd.DataFrame) -> list[pd.DataFrame]:
     return [written(rows, name.capitalize(), name, plain) for name in ("paper", "ours", "difference")]
-
-
-def _definitions(frame: pd.DataFrame, experiment: Experiment) -> PrintedTable:
-    """In which numbers ours are defined otherwise than the paper's."""
-    long = pd.DataFrame(DEFINITIONS, columns=["table", "row", "column", "text"])
-    keys = ["table", "row", "column"]
-    return print_table(
-        captioned(frame, experiment, ": differing definitions; * stands for any text"),
-        [written(long, "Ours", "text", str)],
-        [key.capitalize() for key in keys],
-        Axis(keys, {cell: cell for cell in long[keys].itertuples(index=False, name=None)}),
-        Axis.of("measure", ["Ours"], ""),
-    )
 
 
 def compare_test_sets(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
