@@ -5,7 +5,7 @@ import pandas as pd
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.study.runs import RunSpec
-from polarvrp.tables.ablations import at_defaults, smallest_size
+from polarvrp.tables.ablations import method_runs
 from polarvrp.tables.comparison import compare_columns
 from polarvrp.tables.formats import number
 from polarvrp.tables.grids import grid_runs
@@ -24,7 +24,7 @@ COLUMNS = ("layer", "variant", "expert", "gate", "weight", "norm", "percent", "i
 def expert_contributions(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Share of each expert in the norms of the gated terms, mean over the variants, a row a layer and seed."""
     parts = []
-    for run in contribution_runs(results, experiment):
+    for run in method_runs(results.analysed_runs(EXPERTS), experiment):
         frame = experts_of(results, run)
         means = frame.groupby(["layer", "expert"], sort=False)["percent"].agg(complete_mean).unstack()
         means = means.add_suffix("_percent").reindex(columns=list(experiment.values))
@@ -47,13 +47,6 @@ def gate_weights(results: Results, experiment: Experiment) -> pd.DataFrame:
     order = {"backbone": ranks.__getitem__, "variant": variant_rank}
     frame = pd.concat(parts, ignore_index=True)
     return frame.sort_values(list(order), key=lambda keys: keys.map(order[str(keys.name)]), kind="stable")
-
-
-def contribution_runs(results: Results, experiment: Experiment) -> list[RunSpec]:
-    """Analysed runs of the experiment's methods at the smaller size."""
-    stems = {method.stem for method in experiment.methods}
-    analysed = results.analysed_runs(EXPERTS)
-    return smallest_size(run for run in analysed if run.stem in stems and at_defaults(run))
 
 
 def experts_of(results: Results, run: RunSpec) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.study.runs import RunSpec
-from polarvrp.tables.ablations import at_defaults, smallest_size
+from polarvrp.tables.ablations import method_runs
 from polarvrp.tables.comparison import compare_columns
 from polarvrp.tables.formats import number
 from polarvrp.tables.means import over_seeds
@@ -30,27 +30,21 @@ def preference_margins(results: Results, experiment: Experiment) -> pd.DataFrame
     Each number is that of all preferred pairs of those epochs together. A seed needs its refining training; the column
     of one that is missing beside it is empty.
     """
-    margins = {(run.paradigm, run.seed): margins_of(results, run) for run in margin_runs(results, experiment)}
+    analysed = method_runs(results.analysed_runs(MARGINS), experiment)
+    margins = {(run.paradigm, run.seed): margins_of(results, run) for run in analysed}
     paradigms = [str(method.paradigm) for method in experiment.methods]
     rows = []
-    for run in margin_runs(results, experiment):
+    for run in analysed:
         epochs = refining_epochs(margins[run.paradigm, run.seed])
         if epochs is None:
             continue
         names = {name: margins.get((name, run.seed)) for name in paradigms}
         columns = {name: pooled(frame, epochs) for name, frame in names.items() if frame is not None}
         wide = pd.DataFrame({name: columns.get(name) for name in paradigms}).reset_index()
-        runs = [other.name for other in margin_runs(results, experiment) if other.seed == run.seed]
+        runs = [other.name for other in analysed if other.seed == run.seed]
         wide["runs"] = [runs] * len(wide)
         rows.append(wide.assign(seed=run.seed, num_customers=run.num_customers))
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
-
-
-def margin_runs(results: Results, experiment: Experiment) -> list[RunSpec]:
-    """Analysed trainings of the experiment's methods at the smaller size."""
-    stems = {method.stem for method in experiment.methods}
-    analysed = results.analysed_runs(MARGINS)
-    return smallest_size(run for run in analysed if run.stem in stems and at_defaults(run))
 
 
 def margins_of(results: Results, run: RunSpec) -> pd.DataFrame:
