@@ -12,6 +12,7 @@ from polarvrp.errors import ConfigError
 
 if TYPE_CHECKING:
     from polarvrp.config.study import ExternalMethod
+    from polarvrp.problem.library_instances import Rounding
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,13 @@ def add_library_arguments(parser: argparse.ArgumentParser) -> None:
         "below, not rounded (default: the convention of the instance's set)",
     )
     parser.add_argument("--open", action="store_true", help="routes of library files end at their last customer")
+
+
+def library_convention(options: argparse.Namespace) -> tuple[Rounding | None, bool]:
+    """How the options say that costs count, as those who read library files take it."""
+    from polarvrp.problem.library_instances import Rounding
+
+    return None if options.distances is None else Rounding(options.distances), options.open
 
 
 def refuse_library_options(options: argparse.Namespace) -> None:

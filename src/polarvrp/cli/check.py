@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
+from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.tolerances import COST_TOLERANCE
 
@@ -45,11 +45,10 @@ def execute(options: argparse.Namespace) -> int:
         return _print_verdict(options.solutions, check(options.instances, options.solutions))
     if options.solutions.suffix == ".parquet":
         from polarvrp.problem.library_files import read_library
-        from polarvrp.problem.library_instances import Rounding
 
-        rounding = None if options.distances is None else Rounding(options.distances)
-        library = read_library(options.instances, rounding, options.open)
-        verdict = check_library(library, options.instances.stem, options.solutions, rounding, options.open)
+        counted = library_convention(options)
+        library = read_library(options.instances, *counted)
+        verdict = check_library(library, options.instances.stem, options.solutions, *counted)
         return _print_verdict(options.solutions, verdict)
     return _check_sol(options)
 
@@ -69,8 +68,7 @@ def _check_sol(options: argparse.Namespace) -> int:
     from polarvrp.problem.vrplib import read_solved
     from polarvrp.solutions.importing import cost_problem
 
-    rounding = None if options.distances is None else Rounding(options.distances)
-    library, solution = read_solved(options.instances, options.solutions, rounding, options.open)
+    library, solution = read_solved(options.instances, options.solutions, *library_convention(options))
     try:
         report = check_routes(library, at_cheapest_depots(library, solution.routes))
     except InfeasibleTourError as error:

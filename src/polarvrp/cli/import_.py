@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
+from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -91,13 +91,11 @@ def _import_set(solutions: list[ForeignSolution], method: str, options: argparse
 
 def _import_library(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[LibraryRow]:
     from polarvrp.outputs import require_output
-    from polarvrp.problem.library_instances import Rounding
     from polarvrp.solutions.importing import import_library
     from polarvrp.solutions.library_rows import require_library_kept, write_library_rows
 
-    rounding = None if options.distances is None else Rounding(options.distances)
     require_output(options.output, ".parquet", {"method": method}, [*options.files, *options.instances])
-    found = import_library(solutions, options.instances, method, rounding, options.open)
+    found = import_library(solutions, options.instances, method, *library_convention(options))
     require_library_kept(options.output, [row.instance for row in found.rows])  # which are known only now
     write_library_rows(options.output, found.rows, _provenance(options, []) | {"method": method})
     return found

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
+from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
 from polarvrp.outputs import require_output
 
@@ -33,12 +33,10 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     if options.index is not None:
         raise ConfigError(f"--index is for sets, {options.instance} holds one instance; leave it out")
-    from polarvrp.problem.library_instances import Rounding
     from polarvrp.problem.library_prices import at_cheapest_depots
     from polarvrp.problem.vrplib import read_solved
 
-    rounding = None if options.distances is None else Rounding(options.distances)
-    library, solution = read_solved(options.instance, options.solution, rounding, options.open)
+    library, solution = read_solved(options.instance, options.solution, *library_convention(options))
     routes = at_cheapest_depots(library, solution.routes)
     try:
         title = title_of(library, routes)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polarvrp.cli.arguments import add_library_arguments, refuse_library_options
+from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +108,6 @@ def _solve_library(options: argparse.Namespace) -> int:
     """Solve library files and print a line each."""
     from polarvrp.machine import processor_name
     from polarvrp.problem.library_files import read_library
-    from polarvrp.problem.library_instances import Rounding
     from polarvrp.progress import progress
     from polarvrp.solutions.importing import best_known
     from polarvrp.solutions.library_rows import require_library_output, write_library_rows
@@ -124,8 +123,7 @@ def _solve_library(options: argparse.Namespace) -> int:
     if options.solver is None or options.seconds is None:
         raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
     settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
-    rounding = None if options.distances is None else Rounding(options.distances)
-    libraries = {path: read_library(path, rounding, options.open) for path in options.instances}
+    libraries = {path: read_library(path, *library_convention(options)) for path in options.instances}
     names = [library.name for library in libraries.values()]
     if len(set(names)) < len(names):
         raise ConfigError(f"files must be of different instances, got {', '.join(names)}")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarvrp.cli.arguments import add_library_arguments
+from polarvrp.cli.arguments import add_library_arguments, library_convention
 from polarvrp.errors import ConfigError, DataError, is_out_of_memory, printable
 from polarvrp.files import exists, is_folder, resolved
 from polarvrp.outputs import marked, require_output, stated_subject
@@ -89,10 +89,11 @@ class _Job:
         )
         from polarvrp.library.solving import solve_library
         from polarvrp.problem.known_solutions import known_solution
+        from polarvrp.problem.library_files import read_library
 
         library: LibraryInstance | None = None
         try:
-            library = self._read(file.path)
+            library = read_library(file.path, *library_convention(self.options))
             self._say(f"{file.path}: {describe_instance(library)}")
             name = self._model_name(library)
             model = self._load(name) if name else None
@@ -126,13 +127,6 @@ class _Job:
         rows = write_outcomes(self.options.output, outcomes, self.settings)
         if is_last:
             self._say(f"{self.options.output / SOLUTIONS}: {rows} rows")
-
-    def _read(self, path: Path) -> LibraryInstance:
-        from polarvrp.problem.library_files import read_library
-        from polarvrp.problem.library_instances import Rounding
-
-        rounding = None if self.options.distances is None else Rounding(self.options.distances)
-        return read_library(path, rounding, self.options.open)
 
     def _model_name(self, library: LibraryInstance) -> str | None:
         from polarvrp.study.shipped import nearest_shipped
