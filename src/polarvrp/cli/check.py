@@ -40,20 +40,21 @@ def execute(options: argparse.Namespace) -> int:
     if options.instances.suffix == ".npz" or options.instances == SET_X:
         refuse_library_options(options)
         if options.instances == SET_X:
-            return _print_verdict(options.solutions, check_set_x(options.solutions))
+            return print_verdict(options.solutions, check_set_x(options.solutions))
         check = check_foreign if is_foreign(options.solutions) else check_set
-        return _print_verdict(options.solutions, check(options.instances, options.solutions))
+        return print_verdict(options.solutions, check(options.instances, options.solutions))
     if options.solutions.suffix == ".parquet":
         from polarvrp.problem.library_files import read_library
 
         counted = library_convention(options)
         library = read_library(options.instances, *counted)
         verdict = check_library(library, options.instances.stem, options.solutions, *counted)
-        return _print_verdict(options.solutions, verdict)
+        return print_verdict(options.solutions, verdict)
     return _check_sol(options)
 
 
-def _print_verdict(path: Path, verdict: "Verdict | Imported[Any]") -> int:
+def print_verdict(path: Path, verdict: "Verdict | Imported[Any]") -> int:
+    """Print what is wrong with solutions, and the counts; the exit code."""
     for line in verdict.problems[:SHOWN_ROWS]:
         print(line)
     if len(verdict.problems) > SHOWN_ROWS:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
+from polarvrp.cli.check import print_verdict
 from polarvrp.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from polarvrp.solutions.importing import Imported
     from polarvrp.solutions.library_rows import LibraryRow
     from polarvrp.solutions.rows import SolutionRow
-
-SHOWN_PROBLEMS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,12 +58,7 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError("solutions of a set and of library instances do not mix; import them one after the other")
     else:
         found = _import_library(solutions, method, options)
-    for line in found.problems[:SHOWN_PROBLEMS]:
-        print(line)
-    if len(found.problems) > SHOWN_PROBLEMS:
-        print(f"... and {len(found.problems) - SHOWN_PROBLEMS} more")
-    print(f"{options.output}: {found.summary}")
-    return 1 if found.problems else 0
+    return print_verdict(options.output, found)
 
 
 def _import_set(solutions: list[ForeignSolution], method: str, options: argparse.Namespace) -> Imported[SolutionRow]:
