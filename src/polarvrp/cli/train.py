@@ -59,15 +59,13 @@ def execute(options: argparse.Namespace) -> int:
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {workers}")
 
-    from polarvrp.study.shipped import MODEL_FILES
+    from polarvrp.study.shipped import MODEL_FILES, WEIGHTS
     from polarvrp.training.trainer import TrainJob, train
 
     if options.output is not None:
-        for name in MODEL_FILES:  # the first is the weights
-            path = options.output if name == MODEL_FILES[0] else options.output.with_name(name)
-            require_output(
-                path, path.suffix if path != options.output else ".safetensors", {"run": run.name}, validation
-            )
+        for name in MODEL_FILES:
+            path = options.output if name == WEIGHTS else options.output.with_name(name)
+            require_output(path, Path(name).suffix, {"run": run.name}, validation)
 
     job = TrainJob(
         run=run.name,
