@@ -100,7 +100,7 @@ def title_of(library: LibraryInstance, routes: Sequence[Route]) -> str:
 
 def _draw_map(axes: Axes, library: LibraryInstance, routes: Sequence[Route], colours: Sequence[Colour]) -> None:
     xy, depots = library.coordinates, library.num_depots
-    loads, sizes = _loads(library), _marker_areas(library)
+    sizes, collects = _area(library, _loads(library)), _pickups(library) > 0
     for route, colour in zip(routes, colours, strict=True):
         inner, outer = xy[list(route.customers)], xy[route.depot]
         axes.plot(*inner.T, color=colour, lw=1.6, zorder=2, solid_capstyle="round")
@@ -110,9 +110,9 @@ def _draw_map(axes: Axes, library: LibraryInstance, routes: Sequence[Route], col
         if library.open_routes:
             (x, y), around = inner[-1], sizes[route.customers[-1]] + 70
             axes.scatter(x, y, s=around, facecolors="none", edgecolors=[colour], zorder=2)
-        for collects, marker in ((False, "o"), (True, "^")):
-            nodes = [node for node in route.customers if _collects(library, node) == collects]
-            face = "white" if collects else colour
+        for marker, sought in (("o", ~collects), ("^", collects)):
+            nodes = [node for node in route.customers if sought[node]]
+            face = "white" if marker == "^" else colour
             x, y = xy[nodes].T
             axes.scatter(x, y, s=sizes[nodes], marker=marker, color=face, edgecolors=[colour], linewidths=1.1, zorder=3)
     axes.scatter(
@@ -140,12 +140,12 @@ def _draw_map(axes: Axes, library: LibraryInstance, routes: Sequence[Route], col
         spine.set_color("#BBBBBB")
     if library.matrix is not None:
         axes.set_xlabel("positions resemble the matrix of distances, which alone counts", fontsize=8)
-    _draw_key(axes, library, loads)
+    _draw_key(axes, library)
 
 
-def _draw_key(axes: Axes, library: LibraryInstance, loads: NDArray[np.int64]) -> None:
+def _draw_key(axes: Axes, library: LibraryInstance) -> None:
     """What marks mean, below the map."""
-    served = loads[library.num_depots :]
+    served = _loads(library)[library.num_depots :]
     shown = sorted({int(served.min()), int(np.median(served)), int(served.max())})
     pickups, deliveries = (
         bool((sign[library.num_depots :] > 0).any()) for sign in (_pickups(library), library.demands)
@@ -256,15 +256,7 @@ def _pickups(library: LibraryInstance) -> NDArray[np.int64]:
     return np.zeros_like(library.demands) if library.pickups is None else library.pickups
 
 
-def _collects(library: LibraryInstance, node: int) -> bool:
-    return bool(_pickups(library)[node] > 0)
-
-
-def _area(library: LibraryInstance, load: float) -> float:
+def _area(library: LibraryInstance, loads: NDArray[np.int64] | int) -> Any:
     """Square points of a mark: proportional to the load, smaller the more customers there are, never invisible."""
     largest = 9000.0 / max(library.num_customers, 45)
-    return max(8.0, min(largest, 200.0) * load / max(int(_loads(library).max()), 1))
-
-
-def _marker_areas(library: LibraryInstance) -> NDArray[np.float64]:
-    return np.array([_area(library, load) for load in _loads(library).tolist()])
+    return np.maximum(8.0, min(largest, 200.0) * loads / max(int(_loads(library).max()), 1))
