@@ -58,13 +58,13 @@ class Work:
     """What is killed.
 
     Attributes:
-        commands: Given again and again, one after the other, in a folder of their own.
+        command: Given again and again, in a folder of its own.
         prepare: Makes that folder.
         outputs: Files that are compared, below it.
-        unlock: Command to be given before them once Snakemake was killed.
+        unlock: Command to be given before it once Snakemake was killed.
     """
 
-    commands: tuple[tuple[str, ...], ...]
+    command: tuple[str, ...]
     prepare: Callable[[Path], object]
     outputs: tuple[str, ...]
     unlock: tuple[str, ...] = ()
@@ -126,26 +126,18 @@ SOLVE = ("--solver", "pyvrp", "--seconds", "20", "--iterations", "60")
 REFERENCE = polarvrp("reference", "set.npz", *SOLVE, "--output", "x.parquet")
 EVALUATE = polarvrp("evaluate", "set.npz", "--model", "weights.safetensors", "--output", "x.parquet")
 WORKS = {
-    "references": Work(
-        (REFERENCE,),
-        make_set,
-        ("x.parquet",),
-    ),
+    "references": Work(REFERENCE, make_set, ("x.parquet",)),
     "table": Work(
-        (polarvrp("tables", "in_distribution"),),
+        polarvrp("tables", "in_distribution"),
         make_results,
         tuple(f"results/tables/in_distribution.{suffix}" for suffix in ("parquet", "csv", "md", "tex")),
     ),
-    "evaluation": Work(
-        (EVALUATE,),
-        make_model,
-        ("x.parquet",),
-    ),
+    "evaluation": Work(EVALUATE, make_model, ("x.parquet",)),
     "training": Work(
-        (TRAIN,), make_set, tuple(f"results/models/{RUN}/{name}" for name in ("weights.safetensors", "history.parquet"))
+        TRAIN, make_set, tuple(f"results/models/{RUN}/{name}" for name in ("weights.safetensors", "history.parquet"))
     ),
     "snakemake": Work(
-        ((*SNAKEMAKE, "--cores", "2", *SETS),), make_study, tuple(SETS), unlock=(*SNAKEMAKE, "--cores", "1", "--unlock")
+        (*SNAKEMAKE, "--cores", "2", *SETS), make_study, tuple(SETS), unlock=(*SNAKEMAKE, "--cores", "1", "--unlock")
     ),
 }
 
@@ -167,8 +159,7 @@ def undisturbed(work: Work, folder: Path) -> tuple[float, dict[str, Any]]:
     work.prepare(folder)
     shutil.copytree(folder, folder.with_name(f"{folder.name}-prepared"), symlinks=True)
     started_s = time.monotonic()
-    for command in work.commands:
-        run(command, folder)
+    run(work.command, folder)
     return time.monotonic() - started_s, {name: content(folder / name) for name in work.outputs}
 
 
@@ -200,7 +191,7 @@ def seconds_unless_killed(work: Work, prepared: Path, folder: Path, at_s: float)
     shutil.copytree(prepared, folder, symlinks=True)
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment()}
     started_s = time.monotonic()
-    process = subprocess.Popen(work.commands[0], cwd=folder, start_new_session=True, **silent)
+    process = subprocess.Popen(work.command, cwd=folder, start_new_session=True, **silent)
     try:
         process.wait(at_s)
     except subprocess.TimeoutExpired:
@@ -220,7 +211,7 @@ def fault_after_kill(work: Work, folder: Path, wanted: dict[str, Any]) -> str | 
                 return f"left a damaged file: {error}"
             if left != wanted[name]:
                 return f"left {name} with other content"
-    for command in ((work.unlock,) if work.unlock else ()) + work.commands:
+    for command in filter(None, (work.unlock, work.command)):
         again = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment())
         if again.returncode != 0:
             return f"the same command ends with {again.returncode}: {again.stderr[-500:]}"

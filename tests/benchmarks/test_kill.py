@@ -41,5 +41,5 @@ def test_a_work_that_ends_by_itself_was_not_killed(kill: ModuleType, tmp_path: P
     (tmp_path / "prepared").mkdir()
     places = (tmp_path / "prepared", tmp_path / "work")
     for seconds, is_killed in ((0, False), (60, True)):
-        work = kill.Work((("sleep", str(seconds)),), lambda folder: None, ())
+        work = kill.Work(("sleep", str(seconds)), lambda folder: None, ())
         assert (kill.seconds_unless_killed(work, *places, 0.5 if is_killed else 60) is None) == is_killed
