@@ -170,14 +170,12 @@ def _make_whole(demands: NDArray[np.float32], capacity: np.float32) -> None:
     np.divide(demands, capacity, out=demands)
 
 
-def variant_of(instances: Instances[Any] | Arrays) -> Variant:
+def variant_of(instances: Instances[Any]) -> Variant:
     """The variant that all instances share.
 
     Raises:
         DataError: If there are no instances, or they mix variants.
     """
-    if not isinstance(instances, Instances):
-        instances = instances_from_arrays(instances)
     flags = instances.flags
     if len(instances) == 0 or not bool((flags == flags[:1]).all()):
         kinds = len({tuple(row) for row in flags.tolist()})
