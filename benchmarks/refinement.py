@@ -34,7 +34,7 @@ from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.tours import check_tour, flat_actions, measure_tour
 from polarvrp.progress import progress
-from polarvrp.solvers.versions import pyvrp_version
+from polarvrp.solvers.versions import installed_version
 from polarvrp.tolerances import POLICY_TOLERANCE
 
 ROUNDS = {"nearest neighbour": 0, "after five rounds": 5}
@@ -53,7 +53,7 @@ def main() -> int:
     with atomic_path(options.output) as temporary:
         table.to_parquet(temporary, index=False)
     print(table.drop(columns=["cpu", "pyvrp", "python", "date"]).round(3).T.to_string(header=False))
-    print(f"{rows[0]['cpu']}, PyVRP {pyvrp_version()}")
+    print(f"{rows[0]['cpu']}, PyVRP {installed_version('pyvrp')}")
     return 0
 
 
@@ -89,7 +89,7 @@ def row_of(size: int, start: str, refiner: Refiner, options: argparse.Namespace)
         "workers": options.workers,
         "tours_per_second": rate,
         "cpu": processor_name(),
-        "pyvrp": pyvrp_version(),
+        "pyvrp": installed_version("pyvrp"),
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"),
     }

@@ -36,7 +36,7 @@ from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.vrplib import load_set_x, set_x_names
 from polarvrp.progress import progress
-from polarvrp.solvers.versions import pyvrp_version
+from polarvrp.solvers.versions import installed_version
 from polarvrp.study.shipped import nearest_shipped
 from polarvrp.study.weights import weights_digest
 
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
     made: dict[str, Any] = {
         "cpu": processor_name(),
         "threads": torch.get_num_threads(),
-        "pyvrp": pyvrp_version(),
+        "pyvrp": installed_version("pyvrp"),
         "python": platform.python_version(),
     }
     there = {key_of(row) for row in read_rows(options.output)}

@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 
 from polarvrp.local_search.shared_memory import SEEDS, RefinedTour, Rows, Segment, Shape, Table, remove_leftovers
 from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances, NodeArrays, to_tensors
-from polarvrp.solvers.versions import pyvrp_version
+from polarvrp.solvers.versions import installed_version
 from polarvrp.workers import TaskFailure, WorkerPool
 
 logger = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ class _Slot:
 
 
 def _worker_pool(num_workers: int) -> WorkerPool[Rows, None]:
-    pyvrp_version()
+    installed_version("pyvrp")
     remove_leftovers()
     from polarvrp.local_search.table_refinement import refine_rows
 
@@ -290,7 +290,7 @@ def _worker_pool(num_workers: int) -> WorkerPool[Rows, None]:
 
 
 def _refine_here(table: Table, batch: int) -> None:
-    pyvrp_version()
+    installed_version("pyvrp")
     from polarvrp.local_search.table_refinement import refine_table
 
     refine_table(table, 0, batch)

@@ -14,7 +14,7 @@ from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import TourReport, actions_to_routes, check_tour, first_impossible_customer
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solvers.integers import IntegerInstance, integer_instance
-from polarvrp.solvers.versions import ortools_version, pyvrp_version
+from polarvrp.solvers.versions import installed_version
 
 LARGEST_SEED = 2**31 - 1
 
@@ -76,7 +76,7 @@ def solver_version(solver: str) -> str:
     Raises:
         ConfigError: If the installed version is another than the models were written for.
     """
-    return f"pyvrp {pyvrp_version()}" if solver == "pyvrp" else f"ortools {ortools_version()}"
+    return f"{solver} {installed_version(solver)}"
 
 
 def solve_instance(

@@ -4,31 +4,17 @@ from importlib.metadata import PackageNotFoundError, version
 
 from polarvrp.errors import ConfigError
 
-PYVRP_SERIES = "0.14."
-"""Releases before and after number clients, pass loads and search in other ways."""
-
-ORTOOLS_SERIES = "9.15."
+SERIES = {"pyvrp": "0.14.", "ortools": "9.15."}
+"""Releases of PyVRP before and after number clients, pass loads and search in other ways."""
 
 
-def pyvrp_version() -> str:
-    """Installed version of PyVRP.
+def installed_version(package: str) -> str:
+    """Installed version of ``pyvrp`` or ``ortools``.
 
     Raises:
         ConfigError: If it is missing or belongs to another series.
     """
-    return _require("pyvrp", PYVRP_SERIES)
-
-
-def ortools_version() -> str:
-    """Installed version of OR-Tools.
-
-    Raises:
-        ConfigError: If it is missing or belongs to another series.
-    """
-    return _require("ortools", ORTOOLS_SERIES)
-
-
-def _require(package: str, series: str) -> str:
+    series = SERIES[package]
     try:
         found = version(package)
     except PackageNotFoundError:
