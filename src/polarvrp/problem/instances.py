@@ -102,8 +102,7 @@ class Instances(Generic[Array]):
         return Kind(self.num_depots > 1, self.has_mixed_backhauls)
 
     def _map(self, function: Any) -> Instances[Any]:
-        arrays = {name: function(getattr(self, name)) for name in INSTANCE_ARRAYS}
-        return Instances(**arrays, num_depots=self.num_depots, capacity=self.capacity)
+        return dataclasses.replace(self, **{name: function(getattr(self, name)) for name in INSTANCE_ARRAYS})
 
 
 INSTANCE_ARRAYS = tuple(f.name for f in dataclasses.fields(Instances) if f.name not in ("num_depots", "capacity"))
