@@ -67,7 +67,7 @@ def import_set(path: Path, solutions: Sequence[ForeignSolution], solver: str) ->
     """
     instances = read_instances(path)
     variant = variant_of(instances).name
-    rows, problems, differences = dict[int, SolutionRow](), list[str](), list[float]()
+    rows: dict[int, SolutionRow] = {}
     for solution in solutions:
         index = solution.instance
         if not isinstance(index, int) or not 0 <= index < len(instances):
@@ -76,12 +76,8 @@ def import_set(path: Path, solutions: Sequence[ForeignSolution], solver: str) ->
         if index in rows:
             raise DataError(f"{solution.source} solves instance {index} of {path} a second time; drop one")
         rows[index] = _set_row(instances, index, solution, variant, solver)
-        cost, reason = rows[index].cost, rows[index].reason
-        if reason not in (None, NO_SOLUTION):
-            problems.append(f"instance {index}: {reason}")
-        if cost is not None and solution.cost is not None:
-            differences.append(abs(cost - solution.cost))
-    return Imported(tuple(rows[index] for index in sorted(rows)), tuple(problems), tuple(differences))
+    found = compared(solutions, list(rows.values()), "instance ")
+    return replace(found, rows=tuple(rows[index] for index in sorted(rows)))
 
 
 def import_library(
@@ -116,9 +112,9 @@ def import_library(
     return compared(solutions, rows)
 
 
-def compared(solutions: Sequence[ForeignSolution], rows: Sequence[LibraryRow]) -> Imported[LibraryRow]:
-    """Priced solutions beside what was stated of each."""
-    problems = [f"{row.instance}: {row.reason}" for row in rows if row.reason not in (None, NO_SOLUTION)]
+def compared(solutions: Sequence[ForeignSolution], rows: Sequence[Row], noun: str = "") -> Imported[Row]:
+    """Priced solutions beside what was stated of each; ``noun`` stands before the numbers of instances."""
+    problems = [f"{noun}{row.instance}: {row.reason}" for row in rows if row.reason not in (None, NO_SOLUTION)]
     differences = [
         abs(row.cost - solution.cost)
         for solution, row in zip(solutions, rows, strict=True)
