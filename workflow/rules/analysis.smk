@@ -28,7 +28,7 @@ rule analyse_experts:
         "../envs/main.yaml"
     threads: ANALYSIS_THREADS
     params:
-        spec=analysis_spec,
+        spec=of_run(jobs.analysis_spec),
         fingerprint=fingerprint_of,
     shell:
         "python -m polarvrp analyse experts {input.instances} --model {input.policy}"
@@ -48,7 +48,7 @@ rule analyse_embeddings:
         "../envs/main.yaml"
     threads: 1
     params:
-        spec=analysis_spec,
+        spec=of_run(jobs.analysis_spec),
         fingerprint=fingerprint_of,
     shell:
         "python -m polarvrp analyse embeddings {input.instances} --model {input.policy}"

@@ -331,6 +331,11 @@ def run_of(wildcards):
     return parse_run(SIZED_RUN.format(**wildcards))
 
 
+def of_run(specification):
+    """What depends on the run that wildcards name."""
+    return lambda wildcards: jobs.canonical(specification(study, run_of(wildcards)))
+
+
 def limited_spec(wildcards):
     n, part = int(wildcards.n), float(wildcards.part)
     return jobs.canonical(jobs.limited_spec(study, wildcards.solver, part, wildcards.variant, n))
@@ -351,22 +356,6 @@ def train_spec(wildcards):
     return jobs.canonical(jobs.train_spec(study, run))
 
 
-def evaluation_spec(wildcards):
-    return jobs.canonical(jobs.evaluation_spec(study, run_of(wildcards)))
-
-
-def zero_shot_spec(wildcards):
-    return jobs.canonical(jobs.zero_shot_spec(study, run_of(wildcards)))
-
-
-def masked_spec(wildcards):
-    return jobs.canonical(jobs.masked_spec(study, run_of(wildcards)))
-
-
-def set_x_spec(wildcards):
-    return jobs.canonical(jobs.set_x_spec(study, run_of(wildcards)))
-
-
 def shipped_spec(wildcards):
     return jobs.canonical(jobs.shipped_spec(study, int(wildcards.n)))
 
@@ -377,10 +366,6 @@ def fingerprint_of(wildcards):
 
 def margins_spec(wildcards):
     return jobs.canonical(jobs.margins_spec(study, parse_run(wildcards.run)))
-
-
-def analysis_spec(wildcards):
-    return jobs.canonical(jobs.analysis_spec(study, run_of(wildcards)))
 
 
 def architectures_spec(wildcards):

@@ -13,7 +13,7 @@ rule evaluate_policy:
     resources:
         gpu=GPUS,
     params:
-        spec=evaluation_spec,
+        spec=of_run(jobs.evaluation_spec),
         fingerprint=fingerprint_of,
         augmentations=study.evaluation.augmentations,
     shell:
@@ -37,7 +37,7 @@ rule evaluate_zero_shot:
     resources:
         gpu=GPUS,
     params:
-        spec=zero_shot_spec,
+        spec=of_run(jobs.zero_shot_spec),
         fingerprint=fingerprint_of,
         augmentations=study.evaluation.augmentations,
         protocols=jobs.PROTOCOLS,
@@ -55,7 +55,7 @@ use rule evaluate_zero_shot as evaluate_zero_shot_masked with:
     log:
         layout.log("evaluate_zero_shot_masked", SIZED_RUN),
     params:
-        spec=masked_spec,
+        spec=of_run(jobs.masked_spec),
         fingerprint=fingerprint_of,
         augmentations=study.evaluation.augmentations,
         protocols=jobs.PROTOCOLS,
@@ -116,7 +116,7 @@ rule evaluate_set_x:
     resources:
         gpu=GPUS,
     params:
-        spec=set_x_spec,
+        spec=of_run(jobs.set_x_spec),
         fingerprint=fingerprint_of,
         instances=study.set_x.instances,
         starts=study.set_x.starts,
