@@ -51,6 +51,19 @@ def test_links_within_the_project_lead_somewhere(page: str) -> None:
     assert [link for link in links if not (folder / link).exists()] == []
 
 
+def anchors_of(page: Path) -> set[str]:
+    """What GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_to_a_heading_lead_to_one(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\(([^):#]*)#([^)]+)\)", text_of(page))
+    assert [link for link in links if link[1] not in anchors_of(path.parent / link[0] if link[0] else path)] == []
+
+
 def test_the_readme_names_every_command_and_no_other() -> None:
     named = set(re.findall(r"^(?:torchrun .* )?polarvrp +([a-z-]+)", text_of("README.md"), re.M))
     assert named == COMMANDS.keys(), "the list of commands in README.md lacks one or has one too many"
