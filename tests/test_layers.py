@@ -4,6 +4,7 @@ Imports inside functions count too.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +91,13 @@ def goes_down(edge: Import) -> bool:
 
 def test_every_room_has_a_layer() -> None:
     assert {name.partition(".")[0] for name in TREES} - FACE <= set(LAYER)
+
+
+def test_contributing_lists_the_layers() -> None:
+    page = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Where things are\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", table, re.M)
+    assert tuple(tuple(re.findall(r"\w+", row)) for row in rows) == LAYERS
 
 
 def test_imports_go_down() -> None:
