@@ -10,6 +10,7 @@ import pytest
 
 from polarvrp.cli.main import COMMANDS
 from polarvrp.config.model import ModelConfig
+from polarvrp.config.schema import config_schema
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 
@@ -62,6 +63,15 @@ def test_links_to_a_heading_lead_to_one(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^):#]*)#([^)]+)\)", text_of(page))
     assert [link for link in links if link[1] not in anchors_of(path.parent / link[0] if link[0] else path)] == []
+
+
+def test_the_page_of_the_configuration_names_every_key() -> None:
+    """But for adapters, which no configuration may name."""
+    schema = config_schema()
+    sections = [schema, *schema["$defs"].values()]
+    keys = {key for section in sections for key in section.get("properties", {})} - {"adapters"}
+    page = text_of("config/README.md")
+    assert [key for key in sorted(keys) if not re.search(rf"(`|\.|{{|, ){key}(`|:|\.\w)", page)] == []
 
 
 def test_the_readme_names_every_command_and_no_other() -> None:
