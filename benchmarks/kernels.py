@@ -110,7 +110,7 @@ def compile_rollout(
         "tours": TOURS,
         "record": RECORD,
         "scratch": Scratch("*fp32", "*i64", "*i64"),
-        **dict.fromkeys(("first_instance", "num_nodes", "num_rows", "num_actions", "length"), "i32"),
+        **dict.fromkeys(("first_instance", "greedy_row", "num_nodes", "num_rows", "num_actions", "length"), "i32"),
     }
     rows, node_block = fused_rollout.ROWS[OPERANDS[operands]], 1 << (num_nodes - 1).bit_length()
     constants = {
@@ -122,7 +122,6 @@ def compile_rollout(
         "ramped": True,
         "masking": "hard",
         "sampled": True,
-        "greedy_last": True,
         "recorded": True,
         "width": WIDTH,
         "heads": ATTENTION_HEADS,

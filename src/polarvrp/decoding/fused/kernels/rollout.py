@@ -201,6 +201,7 @@ def decide(
     weights,
     actions,  # of this step, int64 [S], written
     log_likelihood,  # of the instance, float32 [S], added to
+    greedy_row,
     nodes,
     num_nodes,
     remaining: tl.constexpr,
@@ -208,7 +209,6 @@ def decide(
     ramped: tl.constexpr,
     masking: tl.constexpr,
     sampled: tl.constexpr,
-    greedy_last: tl.constexpr,
     width: tl.constexpr,
     heads: tl.constexpr,
     hidden: tl.constexpr,
@@ -245,15 +245,14 @@ def decide(
     so_far = tl.load(log_likelihood + row, mask=present, other=0.0)
     tl.debug_barrier()  # what follows is read again instead of waiting in registers
     state, moves = load_state(scratch, lane, rows), load_moves(scratch, lane, rows)
-    greedy = row == program.num_rows - 1 if greedy_last else row < 0
-    action, gained = chosen(logits, moves, greedy, load_number(scratch, lane, rows), nodes, sampled)
+    action, gained = chosen(logits, moves, row == greedy_row, load_number(scratch, lane, rows), nodes, sampled)
     action = tl.where(moves.served, state.depot, action)
     gained = tl.where(is_decision(moves), gained, 0.0)
     tl.store(actions + row, action.to(tl.int64), mask=present)
     tl.store(log_likelihood + row, so_far + gained, mask=present)
 
 
-@triton.jit(do_not_specialize=["first_instance"])
+@triton.jit(do_not_specialize=["first_instance", "greedy_row"])
 def rollout(
     problem,  # Problem
     tables,  # Tables
@@ -264,6 +263,7 @@ def rollout(
     record,  # Record, written
     scratch,  # Scratch
     first_instance,
+    greedy_row,  # takes the most probable actions while the others sample; -1 for none
     num_nodes,
     num_rows,
     num_actions,
@@ -276,7 +276,6 @@ def rollout(
     ramped: tl.constexpr,
     masking: tl.constexpr,
     sampled: tl.constexpr,
-    greedy_last: tl.constexpr,
     recorded: tl.constexpr,
     width: tl.constexpr,
     heads: tl.constexpr,
@@ -321,6 +320,7 @@ def rollout(
             weights,
             actions,
             log_likelihood,
+            greedy_row,
             nodes,
             num_nodes,
             remaining,
@@ -328,7 +328,6 @@ def rollout(
             ramped,
             masking,
             sampled,
-            greedy_last,
             width,
             heads,
             hidden,
