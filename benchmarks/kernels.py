@@ -34,6 +34,9 @@ HEADS = ("plain", "gated", "reld")
 WIDTH, ATTENTION_HEADS, HIDDEN = 128, 8, 512
 ALIGNED = [["tt.divisibility", 16]]
 RECORD = Record("*i32", "*i32", "*i32", "*i32", "*fp32", "*i64")
+INFERENCE = {"sampled": False, "recorded": False, "ramped": False, "length": 1}
+"""Constants of greedy tours without decisions; an argument that is 1 is one."""
+
 TOURS = Tours("*i64", "*fp32", "*fp32", "*i1", "*i1")
 PROBLEM = Problem("*fp32", "*i32", "*fp32", "*fp32", "*fp32", "*i32")
 
@@ -62,8 +65,8 @@ def main() -> None:
         if head == "replay":
             found = compile_replay(num_nodes, options.num_depots, options.capability, options.warps)
         else:
-            constants = {"num_depots": options.num_depots, "stages": options.stages, "sampled": not options.greedy}
-            constants["hidden_block"] = options.hidden_block
+            constants = {"num_depots": options.num_depots, "stages": options.stages}
+            constants |= {"hidden_block": options.hidden_block} | (INFERENCE if options.greedy else {})
             found = compile_rollout(head, num_nodes, options.operands, constants, options.capability, options.warps)
         numbers = f"{found.registers:>10}{found.stack_bytes:>9}{found.shared_bytes:>10}"
         print(f"{head:<24}{num_nodes:>6}{options.warps:>6}{numbers}", flush=True)
@@ -77,7 +80,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--heads", nargs="+", choices=HEADS, default=HEADS)
     parser.add_argument("--operands", choices=OPERANDS, default="bf16")
     parser.add_argument("--capability", type=int, default=90)
-    parser.add_argument("--greedy", action="store_true", help="without sampling")
+    parser.add_argument("--greedy", action="store_true", help="as inference builds tours, not trainings")
     parser.add_argument("--warps", type=int, default=fused_rollout.WARPS)
     parser.add_argument("--stages", type=int, default=fused_rollout.STAGES)
     parser.add_argument("--hidden-block", type=int, default=fused_rollout.HIDDEN_BLOCK)

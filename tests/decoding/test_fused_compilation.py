@@ -22,6 +22,7 @@ SHARED_MEMORY = 227 * 1024
     [
         (("--num-customers", "50", "--heads", "gated"), 2),
         (("--num-customers", "100", "--num-depots", "3", "--heads", "reld"), 2),
+        (("--num-customers", "100", "--heads", "gated", "--greedy"), 2),
     ],
 )
 def test_kernels_compile_for_compute_capability_90(options: tuple[str, ...], kernels: int, tmp_path: Path) -> None:
