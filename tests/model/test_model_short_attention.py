@@ -73,6 +73,20 @@ def test_tables_of_the_first_rows_serve_too(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(found, results(layer, rows, rotation, 7, False, monkeypatch), rtol=1e-5, atol=1e-5)
 
 
+def test_kernels_are_launched_where_their_arguments_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not on the current device, which is another one for networks on a second card."""
+    entered = []
+
+    class Noted(torch.cuda.device_of):
+        def __init__(self, values: Tensor) -> None:
+            entered.append(values.device)
+            super().__init__(values)
+
+    monkeypatch.setattr(torch.cuda, "device_of", Noted)
+    results(Attention(WIDTH, HEADS).to(DEVICE), torch.randn(3, 5, WIDTH).to(DEVICE), None, 5, True, monkeypatch)
+    assert entered == 2 * [torch.zeros(0, device=DEVICE).device]
+
+
 @pytest.mark.first_light
 def test_bfloat16_stays_close_to_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)

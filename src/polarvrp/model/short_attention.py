@@ -58,16 +58,17 @@ def _attention(
     query_key_value = query_key_value.contiguous()
     mixed = query_key_value.new_empty(sequences, num_queries, heads, head_width)
     normalizer = query_key_value.new_empty(sequences, heads, num_queries, dtype=torch.float32)
-    attention_forward[(sequences * heads,)](
-        query_key_value,
-        *_tables(query_key_value, cosine, sine),
-        mixed,
-        normalizer,
-        num_rows,
-        num_queries,
-        sequences if cosine is None else len(cosine),
-        **_constants(query_key_value, cosine, FORWARD_BLOCKS),
-    )
+    with torch.cuda.device_of(query_key_value):  # type: ignore[no-untyped-call]  # kernels run on the current device
+        attention_forward[(sequences * heads,)](
+            query_key_value,
+            *_tables(query_key_value, cosine, sine),
+            mixed,
+            normalizer,
+            num_rows,
+            num_queries,
+            sequences if cosine is None else len(cosine),
+            **_constants(query_key_value, cosine, FORWARD_BLOCKS),
+        )
     return mixed, normalizer
 
 
@@ -81,17 +82,18 @@ def _attention_backward(
     sequences, num_rows, _, heads, _ = query_key_value.shape
     query_key_value = query_key_value.contiguous()
     gradient = torch.empty_like(query_key_value)
-    attention_backward[(sequences * heads,)](
-        query_key_value,
-        *_tables(query_key_value, cosine, sine),
-        normalizer,
-        upstream.contiguous(),
-        gradient,
-        num_rows,
-        upstream.shape[1],
-        sequences if cosine is None else len(cosine),
-        **_constants(query_key_value, cosine, BACKWARD_BLOCKS),
-    )
+    with torch.cuda.device_of(query_key_value):  # type: ignore[no-untyped-call]
+        attention_backward[(sequences * heads,)](
+            query_key_value,
+            *_tables(query_key_value, cosine, sine),
+            normalizer,
+            upstream.contiguous(),
+            gradient,
+            num_rows,
+            upstream.shape[1],
+            sequences if cosine is None else len(cosine),
+            **_constants(query_key_value, cosine, BACKWARD_BLOCKS),
+        )
     return gradient
 
 
