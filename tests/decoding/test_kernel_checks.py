@@ -9,12 +9,13 @@ import torch
 pytest.importorskip("triton")
 
 import triton
+import triton.language as tl
 from triton.language import constexpr
 
 from polarvrp.decoding.fused.checks.kernels import replay_verdicts, scoring_verdicts
 from polarvrp.decoding.fused.checks.rollout import check_rollout
 from polarvrp.decoding.fused.checks.verdicts import KernelSetting, KernelVerdict, guarded
-from polarvrp.decoding.fused.kernels import pointer, rules, scoring
+from polarvrp.decoding.fused.kernels import pointer, rollout, rules, scoring
 from polarvrp.problem.variants import KINDS
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="faults are planted in the interpreter")
@@ -60,6 +61,22 @@ def test_a_wrong_clip_of_the_rollout_is_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pointer, "CLIP", constexpr(9.9))
     verdict = check_rollout(SETTING, "plain", sampled=False)
     assert not verdict.right and verdict.fault is None
+
+
+@triton.jit
+def second_in_greedy_tours(logits, moves, greedy, numbers, nodes, sampled: constexpr):
+    action, gained = pointer.chosen(logits, moves, greedy, numbers, nodes, sampled)
+    if not sampled:
+        best = nodes[None, :] == action[:, None]
+        action, gained = pointer.chosen(tl.where(best, logits - 20.0, logits), moves, greedy, numbers, nodes, sampled)
+    return action, gained
+
+
+def test_greedy_tours_of_less_probable_actions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "chosen", second_in_greedy_tours)
+    fault = check_rollout(SETTING, "plain", sampled=False).fault
+    assert fault is not None and fault.startswith("greedy tours forgo ")
+    assert check_rollout(SETTING, "gated", sampled=True).right
 
 
 @triton.jit

@@ -25,9 +25,11 @@ from polarvrp.decoding import engine as engine_module
 from polarvrp.decoding.engine import make_engine
 from polarvrp.decoding.fused import self_check as self_check_module
 from polarvrp.decoding.fused.kernels import pointer, rollout, rules, scoring
+from polarvrp.decoding.fused.kernels.rules import load_fits as right_load_fits
 from polarvrp.decoding.fused.self_check import instances_of, self_check
 from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.decoding.greedy import Decoding, GreedySolver
+from polarvrp.environment.environment import Protocol
 from polarvrp.errors import EngineError
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
@@ -89,6 +91,23 @@ def nothing_is_mixed(instance, state, nodes, strict: tl.constexpr):
     return tl.where(backhaul > 0, backhaul <= free_backhaul[:, None], linehaul <= free[:, None])
 
 
+@triton.jit
+def last_in_greedy_tours(logits, moves, greedy, numbers, nodes, sampled: tl.constexpr):
+    action, gained = pointer.chosen(logits, moves, greedy, numbers, nodes, sampled)
+    if not sampled:
+        legal = pointer.contains(moves.low[:, None], moves.high[:, None], nodes[None, :], nodes.shape[0])
+        action = tl.max(tl.where(legal, nodes[None, :], 0), 1)
+        shares = tl.exp(logits - tl.max(logits, 1)[:, None])
+        gained = tl.log(tl.sum(tl.where(nodes[None, :] == action[:, None], shares, 0.0), 1) / tl.sum(shares, 1))
+    return action, gained
+
+
+@triton.jit
+def half_fits_by_published_rules(instance, state, nodes, strict: tl.constexpr):
+    fits = right_load_fits(instance, state, nodes, strict)
+    return fits if strict else fits & half_fits(instance, state, nodes, strict)
+
+
 def refuse(self: Any, *arguments: Any) -> None:
     raise CaptureError("CUDA error: operation not permitted when stream is capturing")
 
@@ -110,6 +129,10 @@ FAULTS: dict[str, tuple[Plant, str]] = {
     "wrong clip in scoring": (
         lambda patch: patch.setattr(scoring, "CLIP", tl.constexpr(6.0)),
         r"gradient error is [0-9.]+, more than 0\.0001",
+    ),
+    "wrong actions in inference alone": (
+        lambda patch: patch.setattr(rollout, "chosen", last_in_greedy_tours),
+        r"greedy tours forgo [0-9.]+ of log-likelihood, more than 0\.001",
     ),
     "a kernel that does not compile": (
         lambda patch: patch.setattr(rollout, "rollout", uncompilable),
@@ -221,18 +244,45 @@ def test_kinds_of_variants() -> None:
 def test_a_kind_of_instances_is_checked_once_and_not_before_it_comes(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked: list[Kind] = []
+    checked: list[tuple[Kind, Protocol | None]] = []
 
-    def sound(policy: Policy, num_nodes: int, kind: Kind, bfloat16: bool) -> None:
-        checked.append(kind)
+    def sound(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol | None, bfloat16: bool) -> None:
+        checked.append((kind, protocol))
 
     monkeypatch.setattr(self_check_module, "_found_fault", sound)
     assert step_of(policy, "auto").level == "fused"
-    assert checked == [TRAINING_KIND]
+    assert checked == [(TRAINING_KIND, None)]
     solver = GreedySolver(policy, Decoding(1), bfloat16=True)
     for variant in ("CVRP", "OVRPBTW", "OVRPMB", "VRPMBL", "MDVRP", "MDVRPB", "MDOVRPMBTW", "MDVRPMB"):
         assert solver.engine(generated(variant, 5)).level == "fused"
-    assert checked == list(KINDS)
+    assert checked[1:] == [(kind, "strict") for kind in KINDS]
+
+
+@pytest.mark.usefixtures("card")
+def test_a_fault_by_the_published_rules_costs_the_level_where_tours_are_built_by_them(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rules, "load_fits", half_fits_by_published_rules)
+    with caplog.at_level(logging.INFO):
+        assert make_engine(policy, 7, kinds=[MIXED], protocols=["strict"]).level == "fused"
+        assert make_engine(policy, 7, kinds=[MIXED], protocols=["strict", "published"]).level == "parallel"
+    assert_one_line_says(r"mean likelihood error of greedy tours is [0-9.]+, more than 0\.0001", caplog)
+
+
+@pytest.mark.usefixtures("card")
+def test_published_rules_are_checked_where_tours_are_built_by_them(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[tuple[Kind, Protocol | None]] = []
+
+    def sound(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol | None, bfloat16: bool) -> None:
+        checked.append((kind, protocol))
+
+    monkeypatch.setattr(self_check_module, "_found_fault", sound)
+    for protocols in (("strict",), ("published",), ("strict", "published")):
+        solver = GreedySolver(policy, Decoding(1, protocols=protocols), bfloat16=True)
+        assert solver.engine(generated("VRPMB", 5)).level == "fused"
+    assert checked == [(MIXED, "strict"), (MIXED, "published")]
 
 
 def test_the_check_compares_tours_likelihoods_and_gradients(policy: Policy) -> None:

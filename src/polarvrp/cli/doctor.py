@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Iterable
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -115,19 +115,25 @@ def verdict_line(verdict: KernelVerdict, size: int) -> str:
 
 
 def _check_level(size: int, device: torch.device) -> bool:
-    """Print whether level fused as a whole is right on each kind of instances, captured too."""
+    """Print whether level fused as a whole is right on each kind of instances, captured too, and by published rules.
+
+    The check of trainings holds that of inference by the rules of the problem.
+    """
     from polarvrp.config.model import ModelConfig
     from polarvrp.decoding.fused.self_check import fault_of
+    from polarvrp.environment.environment import Protocol
     from polarvrp.model.precision import has_bfloat16
     from polarvrp.model.registry import build_policy
     from polarvrp.problem.variants import KINDS
 
-    policy = build_policy(ModelConfig(), 0).to(device).eval()
-    faults = {kind: fault_of(policy, size + 1, kind, bfloat16=has_bfloat16(device)) for kind in KINDS}
-    for kind, fault in faults.items():
+    policy, bfloat16 = build_policy(ModelConfig(), 0).to(device).eval(), has_bfloat16(device)
+    rules: dict[Protocol | None, str] = {None: "", "published": ", published rules"}
+    forms = list(product(rules, KINDS))
+    faults = [fault_of(policy, size + 1, kind, protocol, bfloat16=bfloat16) for protocol, kind in forms]
+    for (protocol, kind), fault in zip(forms, faults, strict=True):
         level = "fused" if fault is None else f"parallel, because level fused fails: {fault}"
-        _line("engine", f"{size + 1} nodes, {kind.words}: {level}")
-    return not any(faults.values())
+        _line("engine", f"{size + 1} nodes, {kind.words}{rules[protocol]}: {level}")
+    return not any(faults)
 
 
 def _interpreter_is_right(device: torch.device) -> bool:

@@ -13,6 +13,7 @@ level          how                                                    where
 import logging
 from collections.abc import Iterable
 from importlib.util import find_spec
+from itertools import product
 from typing import Protocol
 
 import torch
@@ -23,6 +24,7 @@ from polarvrp.decoding.parallel import ParallelEngine
 from polarvrp.decoding.rollout import Decisions, Replay, Rollout
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.environment.environment import Environment
+from polarvrp.environment.environment import Protocol as Rules
 from polarvrp.errors import ConfigError, EngineError
 from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
@@ -142,6 +144,7 @@ def make_engine(
     *,
     bfloat16: bool = True,
     kinds: Iterable[Kind] = (TRAINING_KIND,),
+    protocols: Iterable[Rules] | None = None,
 ) -> Engine:
     """The engine of a level; ``auto`` takes the fastest that serves this network, size, device and precision.
 
@@ -151,6 +154,8 @@ def make_engine(
         level: One of ``LEVELS``.
         bfloat16: Whether matrix products will run in bfloat16; kernels for float32 are right but spill registers.
         kinds: Of the instances to come; on a card level ``fused`` must be right on each.
+        protocols: Rules of an inference, which builds greedy tours alone; on a card they must be right by each.
+            ``None`` for trainings, which sample, differentiate and capture as well.
 
     Raises:
         ConfigError: If that level does not serve them; the message says why.
@@ -168,8 +173,8 @@ def make_engine(
     from polarvrp.decoding.fused.engine import FusedEngine
     from polarvrp.decoding.fused.self_check import fault_of
 
-    checked: Iterable[Kind] = kinds if on_card(policy) else ()
-    faults = (fault_of(policy, num_nodes, kind, bfloat16=bfloat16) for kind in checked)
+    checked = product(kinds, (None,) if protocols is None else protocols) if on_card(policy) else ()
+    faults = (fault_of(policy, num_nodes, kind, rules, bfloat16=bfloat16) for kind, rules in checked)
     fault = next(filter(None, faults), None)
     if fault is None:
         engine: Engine = FusedEngine()

@@ -72,7 +72,12 @@ class GreedySolver:
     def engine(self, instances: Instances[Any]) -> Engine:
         """The engine that serves instances of that size and kind."""
         made = make_engine(
-            self.policy, instances.num_nodes, self.decoding.engine, bfloat16=self.bfloat16, kinds=[instances.kind]
+            self.policy,
+            instances.num_nodes,
+            self.decoding.engine,
+            bfloat16=self.bfloat16,
+            kinds=[instances.kind],
+            protocols=[rules for rules, _ in rollouts_by_protocol(instances, self.decoding.protocols)],
         )
         return self._engines.setdefault(made.level, made)
 

@@ -40,6 +40,16 @@ def score(policy: Policy, embeddings: Tensor, instances: Instances[Tensor], step
     return torch.stack(totals).sum(0)
 
 
+@torch.no_grad()
+def most_probable_actions(
+    policy: Policy, embeddings: Tensor, instances: Instances[Tensor], steps: ScoredSteps
+) -> Tensor:
+    """What greedy decoding would take at each decision; arguments as of :func:`score`, int64, ``[B, M]``."""
+    cache = policy.cache(embeddings, instances)
+    found = [_log_probs(policy, cache, steps, part)[0].argmax(-1) for part in _chunks(steps)]
+    return torch.cat(found, dim=1)
+
+
 def score_gradient(
     policy: Policy, embeddings: Tensor, instances: Instances[Tensor], steps: ScoredSteps, coefficients: Tensor
 ) -> None:
@@ -72,9 +82,14 @@ def _chunks(steps: ScoredSteps) -> Iterator[slice]:
 
 def _chunk_totals(policy: Policy, cache: DecoderCache, steps: ScoredSteps, part: slice) -> tuple[Tensor, Tensor]:
     """Share of a slice of decisions in each tour's log-likelihood, ``[B, S]``, and the auxiliary loss."""
-    mask = from_words(steps.mask[:, part], cache.embeddings.shape[1])
-    log_probs, auxiliary = policy.log_probs(cache, steps.current[:, part], steps.features[:, part], mask)
+    log_probs, auxiliary = _log_probs(policy, cache, steps, part)
     chosen = log_probs.gather(-1, steps.action[:, part, None]).squeeze(-1)
     chosen = torch.where(steps.valid[:, part], chosen, torch.zeros_like(chosen))
     totals = chosen.new_zeros(chosen.shape[0], steps.num_rows)
     return totals.scatter_add(1, steps.row[:, part], chosen), auxiliary
+
+
+def _log_probs(policy: Policy, cache: DecoderCache, steps: ScoredSteps, part: slice) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of all nodes at a slice of decisions, ``[B, M, N]``, and the auxiliary loss."""
+    mask = from_words(steps.mask[:, part], cache.embeddings.shape[1])
+    return policy.log_probs(cache, steps.current[:, part], steps.features[:, part], mask)

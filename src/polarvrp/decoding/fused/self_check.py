@@ -1,8 +1,8 @@
 """Self-check of level ``fused``: compiled, right and capturable here, found out on a tiny batch before it is trusted.
 
 The batch is of the kind of instances that the level is wanted for: with several depots kernels are compiled anew, and
-mixed backhauls have rules of their own. Three depots stand for all numbers of several, and the rules of the problem for
-those of published environments.
+mixed backhauls have rules of their own. Three depots stand for all numbers of several. Inference has a rollout of its
+own, and another by the rules of published environments; where nothing else is wanted nothing else is checked.
 
 Shape legend: B instances, S tours per instance, n customers, N nodes, K depots, d width.
 """
@@ -18,8 +18,9 @@ from polarvrp.decoding.fused.engine import INITIAL_ROOM, FusedEngine
 from polarvrp.decoding.fused.packed_attention import SLOTS_PER_CHUNK
 from polarvrp.decoding.fused.rollout import interpreted
 from polarvrp.decoding.graphs import CapturedCall
+from polarvrp.decoding.greedy_check import greedy_problem
 from polarvrp.decoding.level_check import SAMPLING_SEED, Agreement, Probe, ProbeResult, compare_with_parallel
-from polarvrp.environment.environment import Environment
+from polarvrp.environment.environment import Environment, Protocol
 from polarvrp.errors import EngineError
 from polarvrp.model.decoder import PointerDecoder
 from polarvrp.model.policy import Policy
@@ -34,29 +35,32 @@ CAPTURE_ERROR = 1e-3
 _faults: dict[Hashable, str | None] = {}
 
 
-def fault_of(policy: Policy, num_nodes: int, kind: Kind = TRAINING_KIND, *, bfloat16: bool) -> str | None:
+def fault_of(
+    policy: Policy, num_nodes: int, kind: Kind = TRAINING_KIND, protocol: Protocol | None = None, *, bfloat16: bool
+) -> str | None:
     """Why level ``fused`` must not be used here, ``None`` if it may; found out once a process for each form and kind.
 
     Args:
         policy: One that ``rollout.supports`` accepts, on its device.
         num_nodes: N.
         kind: Of the instances.
+        protocol: Rules of an inference, for which greedy tours alone are checked; ``None`` for trainings.
         bfloat16: Whether matrix products will run in bfloat16.
 
     Raises:
         EngineError: If the device is of no use any more after the check.
     """
     bfloat16 = bfloat16 and not interpreted()  # the interpreter cuts digits off instead of rounding
-    key = (_form(policy, num_nodes, bfloat16), kind)
+    key = (_form(policy, num_nodes, bfloat16), kind, protocol)
     if key not in _faults:
-        _faults[key] = _found_fault(policy, num_nodes, kind, bfloat16)
+        _faults[key] = _found_fault(policy, num_nodes, kind, protocol, bfloat16)
     return _faults[key]
 
 
 def self_check(
     policy: Policy, num_nodes: int, kind: Kind = TRAINING_KIND, *, bfloat16: bool
 ) -> tuple[Agreement, str | None]:
-    """Run level ``fused`` on a tiny batch, uncaptured and captured.
+    """Run level ``fused`` on a tiny batch as trainings do, uncaptured and captured, and as their validations do.
 
     Args:
         policy: As of :func:`fault_of`.
@@ -65,19 +69,27 @@ def self_check(
         bfloat16: Whether matrix products run in bfloat16.
 
     Returns:
-        Agreement with level ``parallel`` in float32, and what differs when it is captured.
+        Agreement with level ``parallel`` in float32, and what is wrong with greedy tours or differs when captured.
     """
-    device = next(policy.parameters()).device
-    instances = instances_of(kind, num_nodes, device)
-    shape = (len(instances), instances.num_nodes, policy.decoder.query.out_features)
-    # Embeddings leave encoders normalised; which ones makes no difference to a decoder's kernels.
-    embeddings = torch.randn(shape, generator=_generator(device), device=device)
-    embeddings = embeddings.to(torch.bfloat16 if bfloat16 else torch.float32)
-    probe = Probe(FusedEngine(), policy, Environment(instances), embeddings, bfloat16=bfloat16)
-    with torch.inference_mode(False), torch.enable_grad(), _kept_gradients(policy), _side_stream(device):
+    engine = FusedEngine()
+    with _set_apart(policy) as device:
+        environment = Environment(instances_of(kind, num_nodes, device))
+        embeddings = _embeddings(policy, environment.instances, bfloat16)
+        probe = Probe(engine, policy, environment, embeddings, bfloat16=bfloat16)
         result = probe.run()
         agreement = compare_with_parallel(probe, result)
-        return agreement, _capture_problem(probe, result) if agreement.problem is None else None
+        if agreement.problem is not None:
+            return agreement, None
+        problem = greedy_problem(engine, policy, environment, embeddings, bfloat16=bfloat16)
+        return agreement, problem or _capture_problem(probe, result)
+
+
+def greedy_self_check(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol, *, bfloat16: bool) -> str | None:
+    """What is wrong with greedy tours of level ``fused`` on a tiny batch; arguments as of :func:`fault_of`."""
+    with _set_apart(policy) as device:
+        environment = Environment(instances_of(kind, num_nodes, device), protocol)
+        embeddings = _embeddings(policy, environment.instances, bfloat16)
+        return greedy_problem(FusedEngine(), policy, environment, embeddings, bfloat16=bfloat16)
 
 
 def instances_of(kind: Kind, num_nodes: int, device: torch.device) -> Instances[Tensor]:
@@ -104,14 +116,16 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def _found_fault(policy: Policy, num_nodes: int, kind: Kind, bfloat16: bool) -> str | None:
+def _found_fault(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol | None, bfloat16: bool) -> str | None:
     device = next(policy.parameters()).device
     try:
-        agreement, capture_problem = self_check(policy, num_nodes, kind, bfloat16=bfloat16)
+        if protocol is not None:
+            return greedy_self_check(policy, num_nodes, kind, protocol, bfloat16=bfloat16)
+        agreement, problem = self_check(policy, num_nodes, kind, bfloat16=bfloat16)
     except Exception as error:  # compilers and drivers raise what they like
         _require_working(device, error)
         return first_line(error)
-    return agreement.problem or capture_problem
+    return agreement.problem or problem
 
 
 def _require_working(device: torch.device, error: Exception) -> None:
@@ -156,8 +170,24 @@ def _form(policy: Policy, num_nodes: int, bfloat16: bool) -> Hashable:
     )
 
 
+def _embeddings(policy: Policy, instances: Instances[Tensor], bfloat16: bool) -> Tensor:
+    """Random ones: they leave encoders normalised, and which ones makes no difference to a decoder's kernels."""
+    device = instances.locs.device
+    shape = (len(instances), instances.num_nodes, policy.decoder.query.out_features)
+    embeddings = torch.randn(shape, generator=_generator(device), device=device)
+    return embeddings.to(torch.bfloat16 if bfloat16 else torch.float32)
+
+
 def _generator(device: torch.device) -> torch.Generator:
     return torch.Generator(device).manual_seed(1)
+
+
+@contextmanager
+def _set_apart(policy: Policy) -> Iterator[torch.device]:
+    """Where a check computes, whatever surrounds it; nothing of it stays behind."""
+    device = next(policy.parameters()).device
+    with torch.inference_mode(False), torch.enable_grad(), _kept_gradients(policy), _side_stream(device):
+        yield device
 
 
 @contextmanager

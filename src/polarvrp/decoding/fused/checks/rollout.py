@@ -9,6 +9,7 @@ from torch import Tensor
 from polarvrp.decoding.fused.checks.verdicts import KernelSetting, KernelVerdict, milliseconds_of
 from polarvrp.decoding.fused.packing import TILE, Segments
 from polarvrp.decoding.fused.rollout import fused_replay, fused_rollout
+from polarvrp.decoding.greedy_check import forgone_problem
 from polarvrp.decoding.rollout import multi_start, replay_actions, with_greedy_row
 from polarvrp.decoding.sampling import Sampler
 from polarvrp.decoding.scoring import score
@@ -59,14 +60,14 @@ def check_replay(setting: KernelSetting, num_tours: int) -> KernelVerdict:
 
 
 def check_rollout(setting: KernelSetting, head: str, sampled: bool) -> KernelVerdict:
-    """Recorded rollout, twice; the error is the mean one of log-likelihoods."""
+    """Rollout as in trainings, or greedy as in inference, twice; the error is the mean one of log-likelihoods."""
     environment, policy = setting.environment(), setting.policy(head)
     embeddings = setting.embeddings(environment)
     starts = multi_start(environment, setting.max_starts)
-    if environment.num_depots == 1:  # with several the row would name the first one twice, which is never legal
+    if sampled and environment.num_depots == 1:  # with several the row names the first one twice, which is illegal
         starts = with_greedy_row(starts)
     generator = setting.generator(4)
-    length = TILE * environment.max_actions
+    length = TILE * environment.max_actions if sampled else None
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
         generator.manual_seed(4)
@@ -90,5 +91,7 @@ def check_rollout(setting: KernelSetting, head: str, sampled: bool) -> KernelVer
     fault = None if repeated else "two equal runs differ"
     fault = fault if torch.equal(legal, cost.isfinite()) else "tours break a rule"
     fault = fault if torch.equal(replayed.cost[legal], cost[legal]) else "costs differ from those of a replay"
+    if fault is None and not sampled:
+        fault = forgone_problem(policy, embeddings, instances, steps, legal, bfloat16=setting.bfloat16)
     name = f"rollout {head} {'sampled' if sampled else 'greedy'}"
     return KernelVerdict(name, error, bar, milliseconds_of(run, setting.device), fault)
