@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.instances import drawn, generated, in_double, sample
+from helpers.instances import drawn, in_double, mixed, mixed_arrays, sample
 from helpers.stepwise_oracle import ReferenceEngine
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding import scoring
@@ -22,6 +22,8 @@ from polarvrp.problem.tours import check_tour, flat_actions
 from polarvrp.problem.variants import VARIANTS
 
 SMALL = ModelConfig(width=32, heads=4, layers=2, feedforward_width=32)
+OF_DEPOTS = {depots: [name for name, variant in VARIANTS.items() if variant.num_depots == depots] for depots in (1, 3)}
+"""All variants; a batch may hold those of one number of depots."""
 
 
 def policy_in_double(seed: int = 3) -> Policy:
@@ -36,11 +38,12 @@ def sampler(seed: int) -> Sampler:
     return Sampler(torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_likelihoods_and_gradients_equal_those_of_a_stepwise_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(scoring.QUERIES_PER_CHUNK, "cpu", 64)  # several chunks
+@pytest.mark.parametrize("depots", OF_DEPOTS)
+def test_likelihoods_and_gradients_equal_those_of_a_stepwise_loop(depots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every variant, two instances each."""
     policy = policy_in_double()
-    instances = instances_of(name, 6, 2)
+    instances = in_double(mixed(OF_DEPOTS[depots], 6))
+    monkeypatch.setitem(scoring.QUERIES_PER_CHUNK, "cpu", 32 * len(instances))  # several chunks
     environment = Environment(instances)
     starts = multi_start(environment)
     engines = (ReferenceEngine(), ParallelEngine(), ParallelEngine(graphed=True))
@@ -138,9 +141,10 @@ def test_samples_follow_the_probabilities() -> None:
     assert chi_squared < 16.3  # 3 degrees of freedom, p = 0.001
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_sampled_and_greedy_tours_pass_the_exact_checker(name: str) -> None:
-    arrays = generated(name, 20, 2, seed=23)
+@pytest.mark.parametrize("depots", OF_DEPOTS)
+def test_sampled_and_greedy_tours_pass_the_exact_checker(depots: int) -> None:
+    """Of every variant, two instances each."""
+    arrays = mixed_arrays(OF_DEPOTS[depots], 20, seed=23)
     instances = to_tensors(arrays)
     policy = build_policy(SMALL, 1)
     environment = Environment(instances)
