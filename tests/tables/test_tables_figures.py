@@ -135,21 +135,6 @@ def test_axes_of_gaps_say_what_they_are_to(quick: Results) -> None:
     assert drawn(quick, "encoder_settings").axes[0].get_xlabel() == "gap to our PyVRP costs (%)"
 
 
-WITHOUT_LEGEND = {"gate_weights", "sample_routes"}
-
-
-@pytest.mark.parametrize("name", sorted({name for name in EXPERIMENTS if EXPERIMENTS[name].figure} - WITHOUT_LEGEND))
-def test_nothing_is_clipped(study: Results, name: str) -> None:
-    """All methods of the paper have a place in the legend, and the legend has one in the picture."""
-    figure = drawn(study, name)
-    figure.draw_without_rendering()
-    box, picture = figure.legends[0].get_window_extent(), figure.bbox
-    assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= picture.width and box.y1 <= picture.height
-    for axes in figure.axes:
-        around = axes.get_tightbbox()
-        assert around is not None and around.x0 >= -1 and around.y0 >= box.y1 - 1 and around.x1 <= picture.width + 1
-
-
 @pytest.mark.parametrize("name", ["in_distribution", "training_curves"])
 def test_titles_state_the_scale(quick: Results, name: str) -> None:
     assert (

@@ -1,46 +1,8 @@
-"""Tables in LaTeX: groups, panels, pages, and documents that compile."""
+"""Tables in LaTeX: groups, panels, pages."""
 
-import re
-import shutil
-import subprocess
-from pathlib import Path
-
-import pytest
-
+from helpers.latex_texts import latex_rows, well_formed
 from helpers.printed_tables import table
-from polarvrp.catalog.experiments import tables
-from polarvrp.tables.latex import PACKAGES, latex_text, to_latex
-from polarvrp.tables.sources import Results
-
-
-def latex_rows(text: str) -> list[list[str]]:
-    """Cells of each line of the bodies of all ``tabular`` environments, heads included; checks that all rows fit."""
-    rows = []
-    text = re.sub(r"@\{\\hspace\{\w+\}\}", "", text)
-    for columns, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL):
-        lines = [line.removesuffix(r"\\").strip() for line in body.splitlines() if line.endswith(r"\\")]
-        for line in lines:
-            cells = re.split(r"(?<!\\)&", line)
-            spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", cell) for cell in cells]
-            assert sum(int(span[1]) if span else 1 for span in spans) == len(columns), line
-            rows.append([cell.strip() for cell in cells])
-    return rows
-
-
-def well_formed(text: str) -> bool:
-    """Whether braces and environments are closed in order, outside of comments and escapes."""
-    text = re.sub(r"\\[\\{}%]", "", re.sub(r"(?m)^%.*$", "", text))
-    depth, open_environments = 0, []
-    for token in re.findall(r"\\(?:begin|end)\{\w+\}|[{}]", text):
-        if token in "{}":
-            depth += 1 if token == "{" else -1
-        elif token.startswith(r"\begin"):
-            open_environments.append(token[6:])
-        elif not open_environments or open_environments.pop() != token[4:]:
-            return False
-        if depth < 0:
-            return False
-    return depth == 0 and not open_environments
+from polarvrp.tables.latex import latex_text, to_latex
 
 
 def test_latex_groups_heads_and_escapes() -> None:
@@ -91,28 +53,3 @@ def test_narrow_tables_take_one_column_of_two() -> None:
     assert r"\begin{table}[p]" in to_latex([table(rows)])
     wide = (("", "Variant"), *((f"M{method}", "Obj.") for method in range(12)))
     assert r"\begin{table*}[p]" in to_latex([table([["CVRP", *(["10.000"] * 12)]], wide)])
-
-
-def in_latex(study: Results) -> dict[str, str]:
-    """Text of each table of a study."""
-    return {name: study.layout.table(name, "tex").read_text(encoding="utf-8") for name in tables()}
-
-
-def test_every_table_has_rows_of_one_width(study: Results) -> None:
-    for name, text in in_latex(study).items():
-        assert well_formed(text) and len(latex_rows(text)) >= 3, name
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex; rows and braces are checked without")
-@pytest.mark.parametrize("columns", ["onecolumn", "twocolumn"])
-def test_every_table_compiles_and_fits_a_page(study: Results, tmp_path: Path, columns: str) -> None:
-    parts = [part for text in in_latex(study).values() for part in re.split(r"(?=\\begin\{table)", text)[1:]]
-    body = "\n\\clearpage\n".join(parts)
-    document = f"\\documentclass[{columns}]{{article}}{PACKAGES}\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    (tmp_path / "all.tex").write_text(document, encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    log = (tmp_path / "all.log").read_text(encoding="latin-1").replace("\n", "")
-    assert run.returncode == 0, log[-2000:]
-    assert f"({len(parts)} pages" in log
-    assert not re.findall(r"Overfull.{40}|too large.{40}", log)
