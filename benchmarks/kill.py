@@ -7,6 +7,8 @@ process left must be as a finished one writes them. One line a moment; the exit 
 """
 
 import argparse
+import contextlib
+import io
 import os
 import random
 import shutil
@@ -23,9 +25,11 @@ from typing import Any
 import yaml
 from safetensors.numpy import load_file
 
+from polarvrp.cli.main import main as command_line
 from polarvrp.errors import PolarvrpError
 from polarvrp.files import read_parquet, write_text
 from polarvrp.problem.archives import read_arrays
+from polarvrp.problem.sets import write_set
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import canonical
 
@@ -78,14 +82,22 @@ def run(command: tuple[str, ...], folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True, env=environment())
 
 
+def run_here(folder: Path, *words: str) -> None:
+    """A command in this process, which has loaded already what it needs: nobody kills what only prepares."""
+    said = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = command_line(list(words))
+    if code != 0:
+        raise RuntimeError(f"polarvrp {words[0]} ends with {code}: {said.getvalue()}")
+
+
 def environment() -> dict[str, str]:
     paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     return os.environ | {"PYTHONPATH": paths, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
 
 
-def make_set(folder: Path, name: str = "set.npz", instances: int = 12, customers: int = 8) -> None:
-    words = ("--variant", "VRPTW", "--num-customers", str(customers), "--instances", str(instances), "--seed", "1234")
-    run(polarvrp("generate", *words, "--output", name), folder)
+def make_set(folder: Path, instances: int = 12) -> None:
+    write_set(folder / "set.npz", "VRPTW", 8, instances, seed=1234)
 
 
 def make_model(folder: Path) -> None:
@@ -107,10 +119,10 @@ def make_results(folder: Path) -> None:
     shutil.move(folder / "set.npz", layout.dataset("test", "VRPTW", 8))
     shutil.move(folder / "weights.safetensors", layout.weights(RUN))
     instances = str(layout.dataset("test", "VRPTW", 8))
-    run(polarvrp("evaluate", instances, "--model", RUN, "--output", str(layout.evaluation(RUN, "VRPTW", 8))), folder)
+    run_here(folder, "evaluate", instances, "--model", RUN, "--output", str(layout.evaluation(RUN, "VRPTW", 8)))
     solve = ("--solver", "pyvrp", "--seconds", "5", "--iterations", "5", "--first", "200")
     reference = str(layout.reference("test", "pyvrp", "VRPTW", 8))
-    run(polarvrp("reference", instances, *solve, "--output", reference), folder)
+    run_here(folder, "reference", instances, *solve, "--output", reference)
 
 
 def make_study(folder: Path) -> None:
