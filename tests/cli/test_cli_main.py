@@ -111,18 +111,19 @@ def test_what_the_machine_refuses_is_one_line(
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_under_what_is_printed_is_one_line(unbuffered: str) -> None:
+def test_a_full_disk_under_what_is_printed_is_one_line(tmp_path: Path, unbuffered: str) -> None:
     """Whether a line is written when it is printed or when the command ends."""
+    words = f"generate --variant CVRP --num-customers 5 --instances 1 --seed 1 --output {tmp_path / 'set.npz'}".split()
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "polarvrp", "describe", "polarnet", "ple"],
+            [sys.executable, "-m", "polarvrp", *words],
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
-    line = "polarvrp describe: what it prints cannot be written (No space left on device); free space\n"
+    line = "polarvrp generate: what it prints cannot be written (No space left on device); free space\n"
     assert (done.returncode, done.stderr) == (2, line)
 
 
