@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from helpers.own_package import install_package
 from helpers.snakemake import Workflow
+from helpers.warm_python import warm_commands
 from polarvrp.cli.main import main
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.workflow
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """A folder in which the smallest study, with a backbone from outside the package, ran to its end."""
     folder = tmp_path_factory.mktemp("study")
-    workflow = Workflow(folder, install_package(folder))
+    workflow = Workflow(folder, install_package(folder) | warm_commands(folder))
     write_study(folder / "study.yaml")
     run = workflow("--cores", "2", "--configfile", "study.yaml", "--workflow-profile", "none")
     assert run.code == 0, run.output[-5000:]
