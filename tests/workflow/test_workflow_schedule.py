@@ -1,7 +1,7 @@
 """In which order the workflow's jobs run: the real rules, commands that only pass time, and a clock."""
 
 import itertools
-import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -31,11 +31,8 @@ def schedule(workflow: Workflow, *words: str, cores: int = 40) -> list[Span]:
     stubs = StubCommands(workflow.folder, SECONDS)
     study = workflow.folder / "study.yaml"
     study.write_text(STUDY)
-    command = workflow.command(*words, "--cores", str(cores), "--configfile", study)
-    done = subprocess.run(
-        command, cwd=workflow.folder, env=stubs.environment(), capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    run = replace(workflow, variables=stubs.environment())(*words, "--cores", str(cores), "--configfile", study)
+    assert run.code == 0, run.output[-3000:]
     return stubs.spans()
 
 
