@@ -12,11 +12,22 @@ from contextlib import suppress
 
 from snakemake.cli import get_argument_parser, main
 
+MODULES = (
+    "polarvrp.config.loading",
+    "polarvrp.study.at_hand",
+    "polarvrp.study.experiments",
+    "polarvrp.study.external",
+    "polarvrp.study.instances",
+    "smart_open",
+    "snakemake.report",
+)
+"""What every plan of the project's workflow loads, with all that these load."""
+
 
 def serve() -> None:
     """Answer until the input ends."""
     get_argument_parser()  # reads all plug-ins
-    for name in ("pydantic", "smart_open", "snakemake.report"):
+    for name in MODULES:
         importlib.import_module(name)
     for line in sys.stdin:
         process = os.fork()
