@@ -460,7 +460,7 @@ def test_interrupted_between_two_files(tmp_path: Path) -> None:
         "solve",
         str(tmp_path),
         "--seconds",
-        "4",
+        "2",
         "--output",
         str(tmp_path / "o"),
     ]
