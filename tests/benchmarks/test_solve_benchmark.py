@@ -28,7 +28,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Modul
 def call(module: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> list[dict[str, object]]:
     """Rows after a call of the script."""
     rows = folder / "rows.jsonl"
-    words = ["solve.py", "--seconds", "0.2", "--model", str(folder), "--output", str(rows), *options]
+    words = ["solve.py", "--seconds", "0.1", "--model", str(folder), "--output", str(rows), *options]
     monkeypatch.setattr(sys, "argv", words)
     assert module.main() == 0
     return list(module.read_rows(rows))
