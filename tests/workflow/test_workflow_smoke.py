@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +241,7 @@ def test_killed_training_goes_on_where_it_stopped(workflow: Workflow) -> None:
     assert not (workflow.folder / target).exists()
 
     shutil.rmtree(workflow.folder / ".snakemake/locks")  # what --unlock does
-    run = workflow(*arguments)
+    run = replace(workflow, variables=warm_commands(workflow.folder))(*arguments)
     assert run.code == 0, run.output[-3000:]
     log = (workflow.folder / "results/logs/train_policy/polarnet-shared-rl-n10-s0.log").read_text()
     assert "resumed at epoch" in log and "epoch 1:" not in log
