@@ -1,5 +1,6 @@
-"""The same commands in fresh processes, other folders and with another order of Python's sets make the same bytes."""
+"""The same commands in another process, another folder and with another order of Python's sets make the same bytes."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file
 
 from helpers.results_folder import ResultsFolder
 from helpers.tiny_training import RUN, tiny_spec
+from polarvrp.cli.main import main
 from polarvrp.files import provenance, read_parquet
 from polarvrp.study.specs import canonical
 
@@ -29,12 +31,17 @@ EVALUATE = [*("evaluate", "OVRPBLTW.npz", "MDVRPMBLTW.npz", "--model", RUN), *("
 SCRIPT = "import json, sys; from polarvrp.cli.main import main; sys.exit(sum(map(main, json.loads(sys.argv[1]))))"
 
 
-def run_in(folder: Path, hash_seed: str, *commands: list[str]) -> None:
-    """Commands in a process of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "WANDB_MODE": "disabled"}
+def run_twice(here: Path, elsewhere: Path, *commands: list[str]) -> None:
+    """Commands in this process, which many tests have gone through, and in a fresh one of another hash seed."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(here):
+        patch.setenv("WANDB_MODE", "disabled")
+        assert [main(command) for command in commands] == [0] * len(commands)
+    another = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = os.environ | {"PYTHONHASHSEED": another, "WANDB_MODE": "disabled"}
     words = [sys.executable, "-c", SCRIPT, json.dumps(commands)]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        words, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -49,8 +56,8 @@ def timeless(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two folders in which the same was done."""
     folders = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("another") / "folder with a longer name"
-    for folder, hash_seed in zip(folders, ("1", "2"), strict=True):
-        run_in(folder, hash_seed, *GENERATE, TRAIN, EVALUATE)
+    folders[1].mkdir()
+    run_twice(*folders, *GENERATE, TRAIN, EVALUATE)
     return folders
 
 
@@ -83,11 +90,11 @@ def test_tables_of_the_same_results_have_the_same_bytes(tmp_path: Path) -> None:
         folder.evaluate(f"polarnet-ple-polar-n10-s{seed}", 3.0 + seed)
         folder.train(f"polarnet-ple-polar-n10-s{seed}")
     folder.evaluate("mvmoe-shared-rl-n10-s0", [1.5, 2.5, 0.5], ("CVRP", "VRPMB", "MDVRP"))
-    shutil.copytree(tmp_path / "one", tmp_path / "another" / "folder")
+    places = tmp_path / "one", tmp_path / "another" / "folder"
+    shutil.copytree(*places)
+    run_twice(*places, ["tables"], ["figures", "gap_by_time"])
     made = []
-    for place, hash_seed in ((tmp_path / "one", "1"), (tmp_path / "another" / "folder", "2")):
-        run_in(place, hash_seed, ["tables"], ["figures", "gap_by_time"])
-        root = place / "results"
+    for root in (place / "results" for place in places):
         made.append({str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()})
     assert made[0] == made[1]
     assert sum(name.startswith("tables") for name in made[0]) >= 4 * 6
