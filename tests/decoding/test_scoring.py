@@ -88,6 +88,30 @@ def test_a_replayed_rollout_has_its_cost_and_likelihood() -> None:
         torch.testing.assert_close(likelihood, tours.log_likelihood)
 
 
+@pytest.mark.parametrize("mixture", ["full", "light"])
+def test_a_mixture_in_training_scores_decisions_by_the_noise_that_they_were_made_by(mixture: str) -> None:
+    """As the published code does, which scores while it decodes; by other noise another network would learn."""
+    config = SMALL.replace(backbone="mvmoe", encoder="shared", mixture=mixture)
+    policy = build_policy(config, 3).double().train()
+    policy.draw_noise_from(torch.Generator().manual_seed(1))
+    instances = instances_of("OVRPBLTW", 8, 3)
+    environment = Environment(instances)
+    embeddings = policy.encode(instances).embeddings.detach()
+    starts, tours = with_greedy_row(multi_start(environment)), []
+    for engine in (ReferenceEngine(), ParallelEngine(), ParallelEngine(graphed=True)):
+        for seed in (4, 4):
+            source = sampler(seed)
+            made = engine.rollout(policy, embeddings, environment, starts, source, greedy_last=True, record=True)
+            scored = engine.score(policy, embeddings, instances, made.decisions)
+            torch.testing.assert_close(scored, made.log_likelihood, rtol=0, atol=1e-10)
+            tours.append(made)
+        again = engine.replay(environment, made.actions, 1, policy).decisions
+        first, second = (engine.score(policy, embeddings, instances, again) for _ in range(2))
+        assert torch.equal(first, second)
+        assert not torch.allclose(first, made.log_likelihood, atol=1e-3)
+    assert not torch.equal(tours[0].log_likelihood, tours[1].log_likelihood)
+
+
 def test_the_greedy_row_equals_greedy_decoding_and_chooses_its_first_customer() -> None:
     policy = policy_in_double()
     instances = instances_of("VRPL", 8, 4)

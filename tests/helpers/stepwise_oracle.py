@@ -61,7 +61,8 @@ class ReferenceEngine(StepwiseEngine):
         likelihood = auxiliary = state.time.new_zeros(())
         for index in range(moves.action.shape[1]):
             action = moves.action[:, index]
-            log_probs, extra = policy.log_probs(cache, state.current, environment.features(state), state.mask)
+            features, noise = environment.features(state), moves.noise[:, index]
+            log_probs, extra = policy.log_probs(cache, state.current, features, state.mask, noise=noise)
             chosen = log_probs.gather(-1, action[..., None]).squeeze(-1)
             likelihood = likelihood + torch.where(moves.decided[:, index], chosen, torch.zeros_like(chosen))
             auxiliary = auxiliary + extra

@@ -173,7 +173,7 @@ def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_
     head = light_policy().decoder.head
     heads = tokens(4, 5).reshape(4, 5, 2, 8).repeat(1, 1, 1, 2)  # [B, M, H, D]
     choice = torch.tensor([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [0.6, 0.4]], dtype=torch.float64)
-    got, auxiliary = head(heads, None, None, 1.0, choice)
+    got, auxiliary = head(heads, None, None, 1.0, torch.empty(4, 5, 0), choice)
     x = heads.flatten(-2)
     mixed, whole = head.mixture(x)
     torch.testing.assert_close(got[0], 0.9 * head.dense(x)[0])
@@ -183,14 +183,15 @@ def test_the_light_head_takes_the_more_probable_map_of_each_instance_and_scales_
     torch.testing.assert_close(auxiliary, whole / 2)
 
 
-def test_the_light_head_draws_by_its_probabilities_from_the_given_generator() -> None:
+def test_the_light_head_draws_each_decision_by_its_probabilities() -> None:
     head: Any = light_policy().decoder.head.train()
-    head.generator = torch.Generator().manual_seed(0)
-    heads = tokens(4000, 1).reshape(4000, 1, 2, 8).repeat(1, 1, 1, 2)
-    choice = torch.tensor([[0.8, 0.2]], dtype=torch.float64).expand(4000, 2)
-    got, _ = head(heads, None, None, 1.0, choice)
-    dense = (got - 0.8 * head.dense(heads.flatten(-2))).abs().amax((1, 2)) < 1e-12
+    heads = tokens(40, 100).reshape(40, 100, 2, 8).repeat(1, 1, 1, 2)
+    choice = torch.tensor([[0.8, 0.2]], dtype=torch.float64).expand(40, 2)
+    noise = torch.randn(40, 100, head.num_noise, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    got, _ = head(heads, None, None, 1.0, noise, choice)
+    dense = (got - 0.8 * head.dense(heads.flatten(-2))).abs().amax(2) < 1e-12
     assert 0.77 < dense.double().mean() < 0.83
+    assert 0 < dense.double().mean(1).amin() < dense.double().mean(1).amax() < 1
 
 
 def test_the_light_gate_learns_and_does_not_depend_on_what_is_scored_together() -> None:

@@ -96,13 +96,16 @@ class Engine(Protocol):
     def resize_buffers(self) -> bool:
         """Fit buffers to what was needed since the last call; whether captured calls are void by that."""
 
-    def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
+    def replay(
+        self, environment: Environment, actions: Tensor, num_free: int = 0, scorer: Policy | None = None
+    ) -> Replay:
         """Replay given tours.
 
         Args:
             environment: The instances.
             actions: Nodes in order, padded with depots, int64, ``[B, S, T]``.
             num_free: First actions that are not decisions, as the forced ones of a rollout.
+            scorer: What will score the decisions; needed for a mixture of experts in training, whose noise is drawn.
         """
 
     def score(self, policy: Policy, embeddings: Tensor, instances: Instances[Tensor], decisions: Decisions) -> Tensor:

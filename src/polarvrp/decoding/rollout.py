@@ -173,25 +173,28 @@ def policy_step(task: Task) -> StepFunction:
         decided = is_decision(environment, state)
         # Half of all steps are no decisions; a GPU, which may capture this, computes them rather than counting them.
         asked = decided if state.mask.device.type == "cpu" else None
-        log_probs, _ = task.policy.log_probs(task.cache, state.current, features, state.mask, asked)
+        noise = task.policy.routing_noise(state.current)
+        log_probs, _ = task.policy.log_probs(task.cache, state.current, features, state.mask, asked, noise)
         action = _choose(log_probs, task.sampler, task.greedy_last)
         action = torch.where(environment.all_served(state), state.depot, action)
         gained = entries_of(log_probs, action).masked_fill(~decided, 0.0)
-        moves = Moves.of(state.current, features, state.mask, action, decided) if task.record else None
+        moves = Moves.of(state.current, features, state.mask, action, decided, noise) if task.record else None
         return environment.step(state, action), StepOutput(action[..., None], gained, moves)
 
     return step
 
 
 @torch.no_grad()
-def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, record: bool) -> Trajectory:
+def rollout_loop(
+    environment: Environment, starts: Tensor, step: StepFunction, scorer: Policy | None = None
+) -> Trajectory:
     """Rollout of S tours per instance.
 
     Args:
         environment: The instances.
         starts: Forced first actions, int64, ``[S, F]``.
         step: What follows them.
-        record: Keep all moves, as ``step`` does.
+        scorer: Keep all moves, as ``step`` does, for this policy to score.
 
     Raises:
         InfeasibleTourError: If some customer cannot be served.
@@ -205,8 +208,9 @@ def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, r
         legal = legal & (_is_free_choice(environment, action) | entries_of(state.mask, action))
         undecided = torch.zeros_like(legal)
         actions.append(action[..., None])
-        if record:
-            moves.append(Moves.of(state.current, environment.features(state), state.mask, action, undecided))
+        if scorer is not None:
+            noise = scorer.routing_noise(state.current)
+            moves.append(Moves.of(state.current, environment.features(state), state.mask, action, undecided, noise))
         state = environment.step(state, action)
     likelihood = torch.zeros_like(state.time)
     while not bool(environment.done(state).all()):
@@ -217,17 +221,20 @@ def rollout_loop(environment: Environment, starts: Tensor, step: StepFunction, r
         likelihood = likelihood + made.log_likelihood
         _require_progress(environment, state, likelihood)
     cost = environment.cost(state).masked_fill(~environment.admitted(legal), torch.inf)
-    return Trajectory(torch.cat(actions, dim=-1), Moves.join(moves) if record else None, cost, legal, likelihood)
+    return Trajectory(torch.cat(actions, dim=-1), Moves.join(moves) if moves else None, cost, legal, likelihood)
 
 
 @torch.no_grad()
-def replay_actions(environment: Environment, actions: Tensor, num_free: int = 0) -> Trajectory:
+def replay_actions(
+    environment: Environment, actions: Tensor, num_free: int = 0, scorer: Policy | None = None
+) -> Trajectory:
     """Replay of given tours; without probabilities, so their log-likelihoods are 0.
 
     Args:
         environment: The instances.
         actions: Nodes in order, padded with depots, int64, ``[B, S, T]``.
         num_free: First actions that are not decisions, as the forced ones of a rollout.
+        scorer: Draw what this policy will route the decisions by; needed where it does in training.
     """
     state = environment.reset(actions.shape[1])
     legal = torch.ones_like(state.mask[..., 0])
@@ -238,7 +245,8 @@ def replay_actions(environment: Environment, actions: Tensor, num_free: int = 0)
         unasked = _is_free_choice(environment, action) & (index == 0)
         legal = legal & (served | unasked | entries_of(state.mask, action))
         decided = is_decision(environment, state) & (index >= num_free) & legal
-        moves.append(Moves.of(state.current, environment.features(state), state.mask, action, decided))
+        noise = state.time.new_empty(*decided.shape, 0) if scorer is None else scorer.routing_noise(state.current)
+        moves.append(Moves.of(state.current, environment.features(state), state.mask, action, decided, noise))
         state = environment.step(state, action)
     legal = legal & environment.all_served(state)
     zero = torch.zeros_like(state.time)

@@ -92,4 +92,4 @@ def _chunk_totals(policy: Policy, cache: DecoderCache, steps: ScoredSteps, part:
 def _log_probs(policy: Policy, cache: DecoderCache, steps: ScoredSteps, part: slice) -> tuple[Tensor, Tensor]:
     """Log-probabilities of all nodes at a slice of decisions, ``[B, M, N]``, and the auxiliary loss."""
     mask = from_words(steps.mask[:, part], cache.embeddings.shape[1])
-    return policy.log_probs(cache, steps.current[:, part], steps.features[:, part], mask)
+    return policy.log_probs(cache, steps.current[:, part], steps.features[:, part], mask, noise=steps.noise[:, part])

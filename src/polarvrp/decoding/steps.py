@@ -29,6 +29,7 @@ class ScoredSteps:
         mask: Legal actions (``decoding.masks``), int64, ``[B, M, W]``.
         action: Node chosen, int64, ``[B, M]``.
         valid: False on padding, bool, ``[B, M]``.
+        noise: What the decoder routed it by (``Policy.routing_noise``), float, ``[B, M, R]``.
         num_rows: S.
         num_actions: T, actions of the longest tour.
     """
@@ -39,6 +40,7 @@ class ScoredSteps:
     mask: Tensor
     action: Tensor
     valid: Tensor
+    noise: Tensor
     num_rows: int
     num_actions: int
 
@@ -53,6 +55,7 @@ class Moves:
         mask: Legal actions (``decoding.masks``), int64, ``[B, t, S, W]``.
         action: Node chosen, int64, ``[B, t, S]``.
         decided: Whether that was a decision, bool, ``[B, t, S]``.
+        noise: What the decoder routes it by (``Policy.routing_noise``), float, ``[B, t, S, R]``.
     """
 
     current: Tensor
@@ -60,11 +63,14 @@ class Moves:
     mask: Tensor
     action: Tensor
     decided: Tensor
+    noise: Tensor
 
     @classmethod
-    def of(cls, current: Tensor, features: Tensor, mask: Tensor, action: Tensor, decided: Tensor) -> "Moves":
+    def of(
+        cls, current: Tensor, features: Tensor, mask: Tensor, action: Tensor, decided: Tensor, noise: Tensor
+    ) -> "Moves":
         """One step, from tensors without the axis of steps and a mask of bools."""
-        return cls(*(tensor.unsqueeze(1) for tensor in (current, features, to_words(mask), action, decided)))
+        return cls(*(tensor.unsqueeze(1) for tensor in (current, features, to_words(mask), action, decided, noise)))
 
     @classmethod
     def join(cls, parts: Sequence["Moves"]) -> "Moves":
@@ -94,6 +100,7 @@ class Moves:
             mask=packed(self.mask),
             action=packed(self.action),
             valid=decided.gather(1, order),
+            noise=packed(self.noise),
             num_rows=num_rows,
             num_actions=num_actions,
         )

@@ -45,7 +45,7 @@ class StepwiseEngine(ABC):
         with torch.no_grad():
             cache = policy.cache(embeddings, environment.instances)
             task = Task(policy, cache, environment, len(starts), sampler, greedy_last, record)
-            made = rollout_loop(environment, starts, self._step_function(task), record)
+            made = rollout_loop(environment, starts, self._step_function(task), policy if record else None)
         decisions = None if made.moves is None else self._decisions(environment, made.moves)
         return Rollout(made.actions, made.cost, made.legal, made.log_likelihood, decisions, no_overflow(made.cost))
 
@@ -60,9 +60,11 @@ class StepwiseEngine(ABC):
         """Nothing: there are no buffers of fixed size."""
         return False
 
-    def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
+    def replay(
+        self, environment: Environment, actions: Tensor, num_free: int = 0, scorer: Policy | None = None
+    ) -> Replay:
         """Replay given tours."""
-        made = replay_actions(environment, actions, num_free)
+        made = replay_actions(environment, actions, num_free, scorer)
         assert made.moves is not None
         return Replay(made.cost, made.legal, self._decisions(environment, made.moves), no_overflow(made.cost))
 

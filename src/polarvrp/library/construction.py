@@ -183,7 +183,7 @@ class _Construction:
         """The best tours from some starts and their lengths; those of illegal starts are left out."""
         forced = starts_at(part.environment, chunk)
         step = self._until_deadline(part, len(forced))
-        trajectory = rollout_loop(part.environment, forced, step, record=False)
+        trajectory = rollout_loop(part.environment, forced, step)
         costs, order = trajectory.cost.flatten().sort()
         kept = order[: min(CANDIDATES, int(costs.isfinite().sum()))]
         tours = flat_tours(trajectory.actions.flatten(0, 1)[kept].cpu().numpy(), part.environment.num_depots)

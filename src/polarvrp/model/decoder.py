@@ -125,6 +125,7 @@ class PointerDecoder(nn.Module):
         state: Tensor,
         mask: Tensor,
         ramp: Ramp,
+        noise: Tensor,
         decided: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | float]:
         """Log-probabilities of the next node for each query.
@@ -135,6 +136,7 @@ class PointerDecoder(nn.Module):
             state: Free linehaul load, free backhaul load, time, route length, open, ``[B, M, 5]``.
             mask: Whether a node may follow, at least one a row, bool, ``[B, M, N]``.
             ramp: How much of the head's residual block is on.
+            noise: Normal numbers that a head with a mixture routes by in training, ``[B, M, head.num_noise]``.
             decided: Queries whose answer matters, bool, ``[B, M]``; a head that answers each query by itself leaves the
                 others out, which then get equal probabilities. ``None``: all.
 
@@ -145,8 +147,9 @@ class PointerDecoder(nn.Module):
         node = rows_of(cache.embeddings, current)  # [B, M, d]
         glimpse = self._glimpse(self._split(map_pair(self.query, node, features)), cache, mask).transpose(1, 2)
         if decided is None or not self.head.answers_alone:
+            routing = (noise,) if self.head.num_noise else ()
             choice = () if cache.choice is None else (cache.choice,)
-            pointer, auxiliary = self.head(glimpse, node, features, ramp, *choice)
+            pointer, auxiliary = self.head(glimpse, node, features, ramp, *routing, *choice)
         else:
             pointer, auxiliary = self._answers_of(decided, glimpse, node, features, ramp)
         with torch.autocast(pointer.device.type, enabled=False):

@@ -1,6 +1,7 @@
 """What a decoder makes of its glimpse before it points at nodes.
 
-``answers_alone`` says whether each query is answered by itself, and at a price at which leaving some out pays.
+``answers_alone`` says whether each query is answered by itself, and at a price at which leaving some out pays;
+``num_noise`` how many normal numbers a query takes in training, which a mixture of experts routes by.
 
 Shape legend: B instances, M queries, H heads, D = d / H features of a head, d features, s state features.
 """
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from polarvrp.model.feedforward import ReluFeedForward, SwiGLU
 from polarvrp.model.linear import Linear, accumulation_dtype, map_pair
-from polarvrp.model.mixture import MixtureOutput
+from polarvrp.model.mixture import NUM_CHOICES, MixtureOutput
 from polarvrp.model.norms import RootMeanSquareNorm
 
 Ramp = float | Tensor
@@ -29,8 +30,11 @@ class PlainHead(nn.Module):
     def __init__(self, output: nn.Module) -> None:
         super().__init__()
         self.output = output
+        self.num_noise = NUM_CHOICES if isinstance(output, MixtureOutput) else 0
 
-    def forward(self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp) -> tuple[Tensor, Tensor | float]:
+    def forward(
+        self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp, noise: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | float]:
         """Pointer query.
 
         Args:
@@ -38,12 +42,13 @@ class PlainHead(nn.Module):
             current: h_cur, ``[B, M, d]``.
             state: ``[B, M, s]``.
             ramp: How much of the head's residual block is on; ignored here.
+            noise: Normal numbers for a mixture, ``[B, M, num_noise]``.
 
         Returns:
             ``[B, M, d]`` and the auxiliary loss.
         """
-        result = self.output(glimpse.flatten(-2))
-        return result if isinstance(result, tuple) else (result, 0.0)
+        heads = glimpse.flatten(-2)
+        return (self.output(heads), 0.0) if noise is None else self.output(heads, noise)
 
 
 class GatedHead(nn.Module):
@@ -62,7 +67,7 @@ class GatedHead(nn.Module):
         num_state: s.
     """
 
-    answers_alone = True
+    answers_alone, num_noise = True, 0
 
     def __init__(self, width: int, heads: int, hidden: int, num_state: int) -> None:
         super().__init__()
@@ -107,7 +112,7 @@ class ReldHead(nn.Module):
         num_state: Features of the state.
     """
 
-    answers_alone = True
+    answers_alone, num_noise = True, 0
 
     def __init__(self, width: int, hidden: int, num_state: int) -> None:
         super().__init__()
@@ -128,25 +133,22 @@ class LightHead(nn.Module):
     ``p = softmax(W_h y_0)``; with the choice j drawn from p the result is ``p_j`` times the map's, which is how W_h
     gets its gradient. The published code fixes p at the first free step of a rollout, from the mean over the batch,
     and draws j for the whole batch at each step. Here y_0 is what an empty vehicle at the depot sees of its own
-    instance, so that p does not depend on which decisions are scored together, and j is drawn per instance and call.
+    instance, so that p does not depend on which decisions are scored together, and j is drawn for each decision.
     In evaluation the more probable map is taken.
 
     Args:
         width: d.
         bias: The dense map has a bias.
-
-    Attributes:
-        generator: Source of the draws, on the device of the weights; ``None`` is torch's global one.
     """
 
     answers_alone = False
+    num_noise = NUM_CHOICES + 1
 
     def __init__(self, width: int, bias: bool) -> None:
         super().__init__()
         self.dense = Linear(width, width, bias=bias)
         self.mixture = MixtureOutput(width)
         self.gate = Linear(width, 2, bias=False)
-        self.generator: torch.Generator | None = None
 
     def choice(self, first_glimpse: Tensor) -> Tensor:
         """Probabilities of the dense map and of the mixture, ``[B, d]`` to ``[B, 2]``, float32 at least."""
@@ -155,17 +157,16 @@ class LightHead(nn.Module):
             return functional.linear(wide, self.gate.weight).softmax(dim=-1)
 
     def forward(
-        self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp, choice: Tensor
+        self, glimpse: Tensor, current: Tensor, state: Tensor, ramp: Ramp, noise: Tensor, choice: Tensor
     ) -> tuple[Tensor, Tensor | float]:
         """Pointer query; arguments as of :class:`PlainHead`, and the choice of each instance, ``[B, 2]``."""
         heads = glimpse.flatten(-2)
         if self.training:
-            drawn = torch.empty_like(choice[:, 1]).uniform_(generator=self.generator)
-            use_mixture = drawn < choice[:, 1]  # [B]
+            use_mixture = torch.special.ndtr(noise[..., -1]) < choice[:, 1:]  # [B, M]
         else:
-            use_mixture = choice[:, 1] >= choice[:, 0]
-        mixed, auxiliary = self.mixture(heads)
+            use_mixture = choice[:, 1:] >= choice[:, :1]  # [B, 1]
+        mixed, auxiliary = self.mixture(heads, noise[..., :NUM_CHOICES])
         dense, mixed = self.dense(heads), mixed.to(heads.dtype)
         weights = choice.to(dense.dtype)[:, None]  # [B, 1, 2]
-        result = torch.where(use_mixture[:, None, None], weights[..., 1:] * mixed, weights[..., :1] * dense)
+        result = torch.where(use_mixture[..., None], weights[..., 1:] * mixed, weights[..., :1] * dense)
         return result, auxiliary * use_mixture.to(auxiliary.dtype).mean()

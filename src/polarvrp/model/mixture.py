@@ -28,8 +28,6 @@ class Router(nn.Module):
     ``0.001 (CV²(importance) + CV²(load))`` over the choices: importance is the sum of a choice's weights, load the
     expected number of tokens that pick it (in evaluation the actual one). Everything is computed in float32 at least.
 
-    A rollout and the scoring of its tours draw noise of their own.
-
     Args:
         width: d.
         experts: E.
@@ -45,11 +43,12 @@ class Router(nn.Module):
         self.deviations = nn.Parameter(torch.zeros(shape))
         self.generator: torch.Generator | None = None
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Route tokens.
 
         Args:
             x: ``[E, B, T, d]`` or ``[B, T, d]``.
+            noise: ε, the same with m for d, read in training only; ``None``: drawn here.
 
         Returns:
             Weights ``[E, B, T, m]`` or ``[B, T, m]``, two of each token positive; auxiliary loss, summed over E.
@@ -60,8 +59,9 @@ class Router(nn.Module):
             clean = tokens @ self.scores
             if self.training:
                 deviation = functional.softplus(tokens @ self.deviations) + SMALLEST_DEVIATION
-                noise = torch.empty_like(clean).normal_(generator=self.generator)
-                noisy = clean + deviation * noise
+                if noise is None:
+                    noise = torch.empty_like(clean).normal_(generator=self.generator)
+                noisy = clean + deviation * noise.reshape(clean.shape).to(clean.dtype)
             else:
                 noisy = clean
             rank = _rank(noisy)
@@ -117,8 +117,9 @@ class MixtureOutput(nn.Module):
         self.router = Router(width)
         self.maps = Linear(width, NUM_CHOICES * width, parts=NUM_CHOICES)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        weights, auxiliary = self.router(x)
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Map tokens ``[B, T, d]``; noise as of :class:`Router`, ``[B, T, m]``."""
+        weights, auxiliary = self.router(x, noise)
         outputs = self.maps(x).reshape(*x.shape[:-1], NUM_CHOICES, -1)  # [B, T, m, d]
         return (weights[..., None].to(outputs.dtype) * outputs).sum(dim=-2), auxiliary
 

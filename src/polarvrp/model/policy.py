@@ -10,7 +10,8 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.model.conditioning import Conditioning
 from polarvrp.model.decoder import DecoderCache, PointerDecoder
 from polarvrp.model.embedding import NodeEmbedding
-from polarvrp.model.heads import LightHead, Ramp
+from polarvrp.model.heads import Ramp
+from polarvrp.model.linear import accumulation_dtype
 from polarvrp.model.mixture import Router
 from polarvrp.model.rotation import rotation_of
 from polarvrp.model.stacks import Encoding
@@ -54,6 +55,7 @@ class Policy(nn.Module):
         self.config, self.rope = config, rope
         self.embedding, self.conditioning, self.stack, self.decoder = embedding, conditioning, stack, decoder
         self.ramp: Ramp = 1.0
+        self._noise: torch.Generator | None = None
         self.mask_unseen_flags = False
         self.mb_sets_b = True
 
@@ -64,14 +66,30 @@ class Policy(nn.Module):
 
     def draw_noise_from(self, generator: torch.Generator | None) -> None:
         """Take the routing noise of mixtures in training mode from ``generator``; ``None``: torch's global one."""
+        self._noise = generator
         for module in self.modules():
-            if isinstance(module, Router | LightHead):
+            if isinstance(module, Router):
                 module.generator = generator
 
     def noise_generators(self) -> set[torch.Generator]:
-        """What :meth:`draw_noise_from` set, of the mixtures that this network has."""
-        mixtures = (module for module in self.modules() if isinstance(module, Router | LightHead))
-        return {mixture.generator for mixture in mixtures if mixture.generator is not None}
+        """What :meth:`draw_noise_from` set, if this network has mixtures."""
+        mixtures = any(isinstance(module, Router) for module in self.modules())
+        return {self._noise} if mixtures and self._noise is not None else set()
+
+    def routing_noise(self, current: Tensor) -> Tensor:
+        """Normal numbers that its decoder routes queries by: in training, and if it holds a mixture of experts.
+
+        Whoever scores decisions later needs those that they were made by, as it needs their masks.
+
+        Args:
+            current: Current nodes, ``[B, M]``.
+
+        Returns:
+            In the dtype that a mixture computes in, ``[B, M, R]``; R = 0 where none are needed.
+        """
+        count: int = self.decoder.head.num_noise if self.training else 0  # type: ignore[assignment]  # of a module
+        noise = torch.empty(*current.shape, count, dtype=accumulation_dtype(self.dtype), device=current.device)
+        return noise.normal_(generator=self._noise) if count else noise
 
     def encode(self, instances: Instances[Tensor]) -> Encoding:
         """Embed the nodes of a batch.
@@ -108,7 +126,13 @@ class Policy(nn.Module):
         return self.decoder.cache(embeddings, instances.locs.to(self.dtype), instances.distance_limit)
 
     def log_probs(
-        self, cache: DecoderCache, current: Tensor, state: Tensor, mask: Tensor, decided: Tensor | None = None
+        self,
+        cache: DecoderCache,
+        current: Tensor,
+        state: Tensor,
+        mask: Tensor,
+        decided: Tensor | None = None,
+        noise: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the next node for M queries an instance.
 
@@ -119,10 +143,12 @@ class Policy(nn.Module):
             mask: Whether a node may follow, at least one a row, bool, ``[B, M, N]``.
             decided: Queries whose answer matters, bool, ``[B, M]``; the others may get equal probabilities. Given, the
                 work may depend on how many they are. ``None``: all.
+            noise: As :meth:`routing_noise` gives it; ``None``: drawn here.
 
         Returns:
             Float32 (float64 for float64 parameters) ``[B, M, N]``, -inf where the mask is False; auxiliary loss,
             scalar.
         """
-        log_probs, auxiliary = self.decoder.log_probs(cache, current, state, mask, self.ramp, decided)
+        noise = self.routing_noise(current) if noise is None else noise
+        log_probs, auxiliary = self.decoder.log_probs(cache, current, state, mask, self.ramp, noise, decided)
         return log_probs, auxiliary if isinstance(auxiliary, Tensor) else log_probs.new_full((), auxiliary)

@@ -41,7 +41,7 @@ from polarvrp.study.weights import find_weights, weights_digest
 # them, run again.
 DATASET_CODE_VERSION = 1
 REFERENCE_CODE_VERSION = 1
-TRAIN_CODE_VERSION = 3
+TRAIN_CODE_VERSION = 4
 EVALUATION_CODE_VERSION = 2
 ANALYSIS_CODE_VERSION = 1
 TABLE_CODE_VERSION = 3

@@ -213,7 +213,8 @@ class Microbatch:
         if self._context.refinement_weight is not None:
             found = order_routes(self.environment.instances, found, self._chosen)
             num_free = 1 if self.environment.num_depots == 1 else 2
-        replayed = self._context.engine.replay(self.environment, found, num_free)
+        self._context.policy.draw_noise_from(self._noise)
+        replayed = self._context.engine.replay(self.environment, found, num_free, self._context.policy)
         accepted = replayed.legal & (replayed.cost < self._before)
         improvement = ((self._before - replayed.cost) / self._before).masked_fill(~accepted, 0.0)
         self.refinement = Refinement(self._row, accepted, replayed, improvement)
@@ -226,7 +227,6 @@ class Microbatch:
     def compute_loss(self) -> None:
         """Loss, and the decisions to learn from with the coefficient of each tour."""
         context, tours, refinement = self._context, self.tours, self.refinement
-        context.policy.draw_noise_from(self._noise)
         self._weighted: list[tuple[Decisions, Tensor]]
         cost, likelihood = tours.cost, tours.log_likelihood
         if refinement is None:
@@ -262,7 +262,6 @@ class Microbatch:
     def backward(self) -> None:
         """Add this microbatch's share of the gradient."""
         context, weight = self._context, self._share.size / self._share.total
-        context.policy.draw_noise_from(self._noise)
         leaf = self._embeddings.requires_grad_()
         leaf.grad = None
         with bfloat16_products(leaf.device, context.bfloat16):

@@ -67,8 +67,10 @@ class FusedEngine:
         overflow = torch.stack((made.unserved, decisions.dropped))
         return Rollout(made.actions, made.cost, made.legal, made.log_likelihood, decisions, overflow)
 
-    def replay(self, environment: Environment, actions: Tensor, num_free: int = 0) -> Replay:
-        """Replay given tours."""
+    def replay(
+        self, environment: Environment, actions: Tensor, num_free: int = 0, scorer: Policy | None = None
+    ) -> Replay:
+        """Replay given tours; of the networks that this level serves none routes decisions by noise."""
         # Few tours: room for all their decisions costs little.
         num_rows, num_actions = actions.shape[1:]
         length = max(TILE, num_rows) * num_actions
