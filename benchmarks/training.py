@@ -2,12 +2,13 @@
 
     python benchmarks/training.py --seconds 600 --seeds 0 1 2 --output results/benchmarks/training
 
-Trains polarnet-ple from scratch by each form for the same seconds of training, validation apart: preference
-optimisation (``po``), POLAR that refines from the first epoch (``polar``) or from the middle on (``polar-after-po``),
-POLAR whose refined tours take over by degrees (``polar-ramp``), preference optimisation whose decoder is turned on
-within the first epoch (``po-short-decoder-ramp``), and from few or all starts (``po-starts-4`` and so on). An epoch is
-a point of the curves. Adds them to ``--rows``, draws all that stand there into a picture beside it and prints the
-table. What was trained already is not trained again; run it on a quiet machine.
+Trains a network, polarnet-ple unless another is named, from scratch by each form for the same seconds of training,
+validation apart: preference optimisation (``po``), POLAR that refines from the first epoch (``polar``) or from the
+middle on (``polar-after-po``), POLAR whose refined tours take over by degrees (``polar-ramp``), preference
+optimisation whose decoder is turned on within the first epoch (``po-short-decoder-ramp``), and from few or all
+starts (``po-starts-4`` and so on). An epoch is a point of the curves. Adds them to ``--rows``, draws all that stand
+there into a picture beside it and prints the table. What was trained already is not trained again; run it on a
+quiet machine.
 """
 
 import argparse
@@ -21,6 +22,8 @@ import pandas as pd
 import torch
 from minutes import make_sets
 
+from polarvrp.config.architectures import ramps_decoder
+from polarvrp.config.model import ModelConfig
 from polarvrp.machine import device_name
 from polarvrp.study.specs import fingerprint
 from polarvrp.training.trainer import TrainJob, train
@@ -65,6 +68,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=600.0, help="seconds of training, validation apart")
+    parser.add_argument("--backbone", default="polarnet")
+    parser.add_argument("--encoder", default="ple")
     parser.add_argument("--num-customers", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--starts", type=int, default=8, help="of the forms that name none")
@@ -85,7 +90,6 @@ def specification(form: str, seed: int, options: argparse.Namespace) -> dict[str
         "num_customers": options.num_customers,
         "batch_size": options.batch_size,
         "starts": options.starts,
-        "decoder_ramp_epochs": options.decoder_ramp,
         "epochs": 10_000,
         "instances_per_epoch": options.instances_per_epoch,
         "milestones": [],
@@ -93,7 +97,9 @@ def specification(form: str, seed: int, options: argparse.Namespace) -> dict[str
         "validation_instances": options.instances,
         "seed": seed,
     }
-    model = {"backbone": "polarnet", "encoder": "ple", "num_customers": options.num_customers}
+    model = {"backbone": options.backbone, "encoder": options.encoder, "num_customers": options.num_customers}
+    if ramps_decoder(ModelConfig.from_mapping(model, "model")):
+        common["decoder_ramp_epochs"] = options.decoder_ramp
     return {"code": 0, "model": model, "training": common | FORMS[form]}
 
 
@@ -103,7 +109,7 @@ def history(form: str, seed: int, validation: list[Path], options: argparse.Name
     while (rows := _rows(folder / fingerprint(spec))) is None or rows["seconds"].sum() < options.seconds:
         left = options.seconds - (0.0 if rows is None else float(rows["seconds"].sum()))
         job = TrainJob(
-            f"polarnet-ple-polar-n{options.num_customers}-s{seed}",
+            f"{options.backbone}-{options.encoder}-{spec['training']['paradigm']}-n{options.num_customers}-s{seed}",
             spec,
             folder,
             validation,
