@@ -1,7 +1,7 @@
 """The worked examples of CONTRIBUTING.md run as they stand.
 
 Blocks of an example whose first line is ``# name`` become files of that name; the other Python blocks are executed, in
-order, in one interpreter that knows no other example.
+order, in one fresh interpreter.
 """
 
 import ast
@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.snakemake import Workflow
-from helpers.warm_python import run_warm
 from polarvrp.catalog.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +47,9 @@ def test_worked_example(section: str, tmp_path: Path) -> None:
             script += text
     assert script, "an example shows what it adds at work"
     (tmp_path / "config").symlink_to(ROOT / "config")
-    done = run_warm(["-W", "error", "-c", script], tmp_path, {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"})
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"}
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -57,10 +57,15 @@ def test_the_workflow_plans_the_added_experiment(tmp_path: Path) -> None:
     for _, text in blocks("An experiment"):
         if named := NAMED.match(text):
             (tmp_path / named[1]).write_text(text, encoding="utf-8")
-    (tmp_path / "sitecustomize.py").write_text("import encoder_cost\n", encoding="utf-8")
-    workflow = Workflow(tmp_path, {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"})
-    jobs = workflow.dry("results/tables/encoder_cost.parquet", "--configfile", "mine.yaml").jobs
-    assert jobs["build_encoder_cost"] == 1 and jobs["train_policy"] == 3
+    code = "import sys, encoder_cost; from snakemake.cli import main; main(sys.argv[1:])"
+    target = "results/tables/encoder_cost.parquet"
+    options = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", "none", "--configfile", "mine.yaml"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{tmp_path}"}
+    command = [sys.executable, "-c", code, "--dry-run", target, *options]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^build_encoder_cost +1$", done.stdout, re.M)
+    assert re.search(r"^train_policy +3$", done.stdout, re.M)
 
 
 def test_every_need_of_an_experiment_stands_in_the_workflow_and_no_other() -> None:

@@ -1,7 +1,10 @@
 """The examples of docs/ run as they stand."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -10,7 +13,6 @@ import numpy as np
 from matplotlib.image import imread
 
 from helpers.library_texts import RINGS, SOLOMON, rings
-from helpers.warm_python import run_warm
 from polarvrp.cli.main import main
 from polarvrp.problem.library_files import read_library
 from polarvrp.problem.library_instances import Rounding
@@ -23,7 +25,9 @@ PUBLISHED = Path(__file__).parent / "problem" / "published"
 
 
 def run(folder: Path, name: str, *options: str, code: int = 0) -> str:
-    done = run_warm([str(EXAMPLES / name), *options], folder, {"WANDB_MODE": "disabled"})
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
+    command = [sys.executable, str(EXAMPLES / name), *options]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout
 

@@ -13,7 +13,6 @@ import pytest
 from helpers.library_texts import SOLOMON, TWINS
 from helpers.snakemake import Workflow, snakemake
 from helpers.studies import trained
-from helpers.warm_python import warm_commands
 from polarvrp.catalog.experiments import tables
 from polarvrp.config.loading import load_study
 from polarvrp.files import write_text
@@ -315,9 +314,8 @@ def test_threads_and_gpu_of_jobs_follow_the_scale_and_then_the_profile(
         assert set(re.findall(r"gpu=\d+|threads: \d+", block)) == expected
 
 
-def test_a_folder_of_ones_own_files(tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_files(workflow: Workflow, tmp_path: Path) -> None:
     """A job a file; a bad one stops no other, and its log says what is wrong."""
-    workflow = Workflow(tmp_path, warm_commands(tmp_path))
     own = tmp_path / "mine.yaml"
     own.write_text("solve: {folder: my files, seconds: 0.1}\n")
     for name, text in (("a/tiny.vrp", TWINS["A"]), ("c 1.txt", SOLOMON), ("bad.vrp", "nothing\n")):

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from safetensors.numpy import load_file
 
 from helpers.own_package import install_package
 from helpers.snakemake import Workflow
-from helpers.warm_python import warm_commands
 from polarvrp.cli.main import main
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
@@ -37,7 +35,7 @@ pytestmark = pytest.mark.workflow
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """A folder in which the smallest study, with a backbone from outside the package, ran to its end."""
     folder = tmp_path_factory.mktemp("study")
-    workflow = Workflow(folder, install_package(folder) | warm_commands(folder))
+    workflow = Workflow(folder, install_package(folder))
     write_study(folder / "study.yaml")
     run = workflow("--cores", "2", "--configfile", "study.yaml", "--workflow-profile", "none")
     assert run.code == 0, run.output[-5000:]
@@ -241,7 +239,7 @@ def test_killed_training_goes_on_where_it_stopped(workflow: Workflow) -> None:
     assert not (workflow.folder / target).exists()
 
     shutil.rmtree(workflow.folder / ".snakemake/locks")  # what --unlock does
-    run = replace(workflow, variables=warm_commands(workflow.folder))(*arguments)
+    run = workflow(*arguments)
     assert run.code == 0, run.output[-3000:]
     log = (workflow.folder / "results/logs/train_policy/polarnet-shared-rl-n10-s0.log").read_text()
     assert "resumed at epoch" in log and "epoch 1:" not in log
