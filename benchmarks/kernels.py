@@ -25,6 +25,7 @@ from polarvrp.decoding.fused.kernels.memory import Scratch
 from polarvrp.decoding.fused.kernels.pointer import Tables, Weights
 from polarvrp.decoding.fused.kernels.rollout import Record, Tours
 from polarvrp.decoding.fused.kernels.rules import Problem
+from polarvrp.decoding.fused.packing import block_of
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 """Comes with Triton."""
@@ -115,7 +116,7 @@ def compile_rollout(
         "scratch": Scratch("*fp32", "*i64", "*i64"),
         **dict.fromkeys(("first_instance", "greedy_row", "num_nodes", "num_rows", "num_actions", "length"), "i32"),
     }
-    rows, node_block = fused_rollout.ROWS[OPERANDS[operands]], 1 << (num_nodes - 1).bit_length()
+    rows, node_block = fused_rollout.ROWS[OPERANDS[operands]], block_of(num_nodes)
     constants = {
         "num_forced": 1,
         "num_depots": 1,
@@ -147,7 +148,7 @@ def compile_replay(num_nodes: int, num_depots: int, capability: int, warps: int)
         "record": RECORD,
         **dict.fromkeys(("num_free", "num_nodes", "num_rows", "num_actions", "length"), "i32"),
     }
-    constants = {"num_depots": num_depots, "strict": True, "node_block": 1 << (num_nodes - 1).bit_length()}
+    constants = {"num_depots": num_depots, "strict": True, "node_block": block_of(num_nodes)}
     return compiled(kernels.replay, arguments, constants | {"rows": 16}, capability, warps)
 
 

@@ -145,6 +145,18 @@ FAULTS: dict[str, tuple[Plant, str]] = {
 }
 
 
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Kind, Protocol | None]]:
+    """What self-checks are made of, in order; each finds nothing wrong."""
+    made: list[tuple[Kind, Protocol | None]] = []
+
+    def sound(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol | None, bfloat16: bool) -> None:
+        made.append((kind, protocol))
+
+    monkeypatch.setattr(self_check_module, "_found_fault", sound)
+    return made
+
+
 def assert_one_line_says(reason: str, caplog: pytest.LogCaptureFixture) -> None:
     """Level ``fused`` was given up in one log line, for a reason that the pattern matches."""
     (line,) = [record.getMessage() for record in caplog.records]
@@ -242,14 +254,8 @@ def test_kinds_of_variants() -> None:
 
 @pytest.mark.usefixtures("card")
 def test_a_kind_of_instances_is_checked_once_and_not_before_it_comes(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, checked: list[tuple[Kind, Protocol | None]]
 ) -> None:
-    checked: list[tuple[Kind, Protocol | None]] = []
-
-    def sound(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol | None, bfloat16: bool) -> None:
-        checked.append((kind, protocol))
-
-    monkeypatch.setattr(self_check_module, "_found_fault", sound)
     assert step_of(policy, "auto").level == "fused"
     assert checked == [(TRAINING_KIND, None)]
     solver = GreedySolver(policy, Decoding(1), bfloat16=True)
@@ -271,14 +277,8 @@ def test_a_fault_by_the_published_rules_costs_the_level_where_tours_are_built_by
 
 @pytest.mark.usefixtures("card")
 def test_published_rules_are_checked_where_tours_are_built_by_them(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, checked: list[tuple[Kind, Protocol | None]]
 ) -> None:
-    checked: list[tuple[Kind, Protocol | None]] = []
-
-    def sound(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol | None, bfloat16: bool) -> None:
-        checked.append((kind, protocol))
-
-    monkeypatch.setattr(self_check_module, "_found_fault", sound)
     for protocols in (("strict",), ("published",), ("strict", "published")):
         solver = GreedySolver(policy, Decoding(1, protocols=protocols), bfloat16=True)
         assert solver.engine(generated("VRPMB", 5)).level == "fused"
