@@ -19,7 +19,7 @@ def kill() -> Iterator[ModuleType]:
 @pytest.mark.parametrize(
     ("name", "moments"),
     [
-        ("references", 5),
+        ("references", 8),
         ("evaluation", 1),
         ("table", 1),
         pytest.param("evaluation", 3, marks=pytest.mark.long),

@@ -60,7 +60,7 @@ def test_summaries_keep_their_capitals(capsys: pytest.CaptureFixture[str]) -> No
         assert said in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.2, 0.8])
+@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.3, 0.8])
 def test_ctrl_c_while_solving_leaves_no_traceback(tmp_path: Path, delay_s: float) -> None:
     """At whatever moment it comes: while processes start or while they solve."""
     words = ["--variant", "CVRP", "--num-customers", "10", "--instances", "2", "--seed", "1"]
