@@ -30,12 +30,13 @@ test: lint
 test-long: $(VENV)/.installed-dev
 	@. $(bin)/activate && pytest -m long
 
-# A machine that has a new enough torch keeps it: the environment then sees the system's packages, and torch is not pinned.
+# A machine that has a new enough torch keeps it: the environment then sees the system's packages, and neither torch is
+# pinned nor what it asks for in versions of its own.
 $(bin)/python:
 	@if $(call has_torch,$(PYTHON)); then shared=--system-site-packages; fi; $(PYTHON) -m venv $$shared $(VENV)
 
 $(pins): constraints.txt | $(bin)/python
-	@if $(call has_torch,$(bin)/python); then grep -v "^torch==" $< > $@; else cp $< $@; fi
+	@if $(call has_torch,$(bin)/python); then grep -vE "^(torch|triton|setuptools)[=><]" $< > $@; else cp $< $@; fi
 
 $(VENV)/.installed: pyproject.toml $(pins)
 	@echo "Installing polarvrp into $(VENV); this takes some minutes, once."

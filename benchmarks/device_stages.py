@@ -266,7 +266,8 @@ def captured_step(setting: Setting) -> None:
     initial = {name: value.clone() for name, value in policy.state_dict().items()}
     if setting.on_card:
         compile_parts(policy)
-    count = CAPTURED_STEPS if setting.on_card else WARM_UP_RUNS + 1
+    # Buffers that are fitted after the first warm-up begin another one.
+    count = 2 * WARM_UP_RUNS + CAPTURED_STEPS if setting.on_card else WARM_UP_RUNS + 1
 
     def outcome() -> tuple[list[float], Tensor]:
         policy.load_state_dict(initial)

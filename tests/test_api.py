@@ -16,6 +16,7 @@ import polarvrp
 from polarvrp import api
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
+from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
@@ -181,6 +182,27 @@ def test_bad_options_are_named(folder: Path, options: dict[str, Any], by_model: 
     model = polarvrp.load_model(RUN) if by_model else None
     with pytest.raises(ConfigError, match=message):
         polarvrp.solve(polarvrp.generate("CVRP", 5, 1), model, **options)
+
+
+def test_a_set_of_several_variants_is_refused_before_it_is_solved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = polarvrp.generate("CVRP", 5, 2, seed=0)
+    opened = np.array([False, True])
+    both = replace(closed, open_route=opened, flags=closed.flags | (opened[:, None] & np.eye(6, dtype=bool)[0]))
+    monkeypatch.setattr(GreedySolver, "solve_each", lambda *_: pytest.fail("solves"))
+    with pytest.raises(DataError, match="instances of one variant are needed, got 2 kinds"):
+        polarvrp.solve(both, polarvrp.load_model(RUN, device="cpu"))
+
+
+def test_a_file_too_large_for_the_memory_is_left_to_pyvrp(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_arguments: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 9 bytes")
+
+    monkeypatch.setattr("polarvrp.library.construction.construct", short)
+    library, best_known, _ = load_set_x("X-n101-k25")
+    (solution,) = polarvrp.solve(library, polarvrp.load_model(RUN, device="cpu"), seconds=0.5)
+    assert solution.method == "pyvrp" and solution.cost is not None and best_known <= solution.cost < 1.2 * best_known
 
 
 def test_a_path_is_no_instance() -> None:

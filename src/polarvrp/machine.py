@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -23,6 +24,12 @@ GPU_DRIVER = Path("/dev/nvidiactl")
 def has_gpu_driver() -> bool:
     """Whether the machine has a GPU, without the seconds that importing torch takes."""
     return GPU_DRIVER.exists()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, which on a shared machine may be fewer than there are."""
+    # Not all systems can bind a process to some cores.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processor_name() -> str:

@@ -97,7 +97,7 @@ def test_a_budget_drops_the_last_stages_and_training_takes_what_is_left(
         return "OK 1.0 "
 
     monkeypatch.setattr(device, "run_apart", run_apart)
-    assert device.run_all(options_of(tmp_path, [8, 9, 10, 11], budget=65), slower=1) == set()
+    assert device.run_all(options_of(tmp_path, [8, 9, 10, 11], budget=80), slower=1) == set()
     words = [line.split(" ")[1:4] for line in capsys.readouterr().out.splitlines()]
     assert words == [
         ["8", "polar-50", "DROPPED"],
@@ -106,7 +106,7 @@ def test_a_budget_drops_the_last_stages_and_training_takes_what_is_left(
         ["11", "training", "OK"],
     ]
     assert limits == {11: pytest.approx(65, abs=1)}
-    assert device.run_all(options_of(tmp_path, [0, 9], budget=65), slower=1) == set()  # more than half of its limit
+    assert device.run_all(options_of(tmp_path, [0, 9], budget=80), slower=1) == set()  # more than half of its limit
     assert limits == {11: pytest.approx(65, abs=1), 0: 60, 9: pytest.approx(65, abs=1)}
 
 

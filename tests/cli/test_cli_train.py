@@ -1,6 +1,7 @@
 """``polarvrp train``: files from a configuration alone, stops that can be resumed, bad input in one line."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import yaml
 
 from helpers.model_samples import policy_of
 from polarvrp.cli.main import main
+from polarvrp.cli.train import _threads
 from polarvrp.config.loading import load_study
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.archives import write_arrays
@@ -101,6 +103,15 @@ def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: 
     assert (study / "weights.safetensors").is_file()
 
 
+def test_threads_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is bound to three cores of a large machine starts no process for each of the others."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {4, 5, 6})
+    assert _threads() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert _threads() == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -126,6 +137,11 @@ def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: 
         (
             ["cada-shared-po-n8-s0", "--validation", "mine.yaml", "--spec", SPEC],
             "has backbone cada, its specification polarnet",
+        ),
+        # likewise of another value that the name states
+        (
+            [RUN.replace("-s0", "-alpha0.5-s0"), "--validation", "mine.yaml", "--spec", SPEC],
+            "has temperature 0.5, its specification",
         ),
         ([RUN, "--configfile", "mine.yaml", "--validation", "none.npz"], "none.npz"),
         # a validation set that is no archive

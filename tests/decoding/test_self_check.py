@@ -23,14 +23,19 @@ from polarvrp.config.model import ModelConfig
 from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.decoding import engine as engine_module
 from polarvrp.decoding.engine import make_engine
+from polarvrp.decoding.fused import rollout as rollout_module
 from polarvrp.decoding.fused import self_check as self_check_module
 from polarvrp.decoding.fused.kernels import pointer, rollout, rules, scoring
+from polarvrp.decoding.fused.kernels.pointer import Weights
 from polarvrp.decoding.fused.kernels.rules import load_fits as right_load_fits
+from polarvrp.decoding.fused.rollout import _weights as right_weights
 from polarvrp.decoding.fused.self_check import instances_of, self_check
 from polarvrp.decoding.graphs import CapturedCall, CaptureError
 from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.environment.environment import Protocol
 from polarvrp.errors import EngineError
+from polarvrp.model.decoder import PointerDecoder
+from polarvrp.model.heads import Ramp
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
 from polarvrp.model.registry import build_policy
@@ -108,6 +113,10 @@ def half_fits_by_published_rules(instance, state, nodes, strict: tl.constexpr):
     return fits if strict else fits & half_fits(instance, state, nodes, strict)
 
 
+def with_more_of_the_residual_block(decoder: PointerDecoder, dtype: torch.dtype, ramp: Ramp) -> Weights:
+    return right_weights(decoder, dtype, ramp + 0.2 if isinstance(ramp, torch.Tensor) else ramp)
+
+
 def refuse(self: Any, *arguments: Any) -> None:
     raise CaptureError("CUDA error: operation not permitted when stream is capturing")
 
@@ -133,6 +142,10 @@ FAULTS: dict[str, tuple[Plant, str]] = {
     "wrong actions in inference alone": (
         lambda patch: patch.setattr(rollout, "chosen", last_in_greedy_tours),
         r"greedy tours forgo [0-9.]+ of log-likelihood, more than 0\.001",
+    ),
+    "a wrong ramp in the first epochs alone": (
+        lambda patch: patch.setattr(rollout_module, "_weights", with_more_of_the_residual_block),
+        r"with half of the decoder's residual block mean likelihood error is [0-9.]+, more than 0\.0001",
     ),
     "a kernel that does not compile": (
         lambda patch: patch.setattr(rollout, "rollout", uncompilable),

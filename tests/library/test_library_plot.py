@@ -105,6 +105,9 @@ def test_the_command_draws_library_files_and_sets(tmp_path: Path, capsys: pytest
     assert main([*drawing, "--index", "1"]) == 0
     text = (tmp_path / "s.svg").read_text()
     assert "s.npz, instance 1: OVRPMBLTW, 9 customers" in text
+    assert main([*drawing, "--index", "0"]) == 2  # another instance's picture is there
+    assert (tmp_path / "s.svg").read_text() == text and "choose another --output" in capsys.readouterr().err
+    drawing[-1] = str(tmp_path / "t.svg")
     assert main([*drawing, "--index", "2"]) == 2
     assert "--index must be from 0 to 1, got 2" in capsys.readouterr().err
     for option in (["--open"], ["--distances", "exact"]):

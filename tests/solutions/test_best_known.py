@@ -7,10 +7,11 @@ import pytest
 
 from helpers.instances import generated
 from polarvrp.errors import DataError
-from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import check_tour
 from polarvrp.solutions.best_known import best_known, read_warm_starts
+from polarvrp.solutions.origin import DIGESTS
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import write_solutions
 
@@ -63,6 +64,22 @@ def test_rows_of_other_sets_are_refused(instances: Instances[NodeArrays], tmp_pa
             best_known(instances, [path])
         with pytest.raises(DataError, match=message):
             read_warm_starts(path, instances)
+
+
+def test_solutions_of_other_instances_of_the_variant_are_refused(
+    instances: Instances[NodeArrays], tmp_path: Path
+) -> None:
+    """They may even be feasible, at costs that no tour of this instance has to do with."""
+    other = generated("VRPTW", 10, 4, seed=3)
+    path = tmp_path / "x.parquet"
+    rows = [row(other, 0, nearest_neighbour(other, 0), "pyvrp")]
+    write_solutions(path, rows, metadata={DIGESTS: dict(enumerate(instance_digests(other)))})
+    message = r"x\.parquet solves another instance 0 than the set holds"
+    with pytest.raises(DataError, match=message):
+        best_known(instances, [path])
+    with pytest.raises(DataError, match=message):
+        read_warm_starts(path, instances)
+    assert list(best_known(other, [path])) == [0]
 
 
 def test_warm_starts(instances: Instances[NodeArrays], tmp_path: Path) -> None:

@@ -263,11 +263,12 @@ def test_sets_of_several_depots_have_one_number_of_them(files: list[Path], tmp_p
     write_arrays(two := tmp_path / "two.npz", arrays | fewer)
     stages = [{"variants": ["CVRP", "MDVRP"]}]
     for several in (two, three):
-        source = source_of(config_of(instances_spec([str(files[0]), str(several)]), stages=stages), CPU)
-        assert source.variants == ("CVRP", "MDVRP")
+        config = config_of(instances_spec([str(files[0]), str(several)]), stages=stages)
+        require_instances(config)
+        assert source_of(config, CPU).variants == ("CVRP", "MDVRP")
     message = r"training\.instances of 8 customers have 2 and 3 depots; keep those of one number, beside any of one"
     with pytest.raises(DataError, match=message):
-        source_of(config_of(instances_spec([str(two), str(three)]), stages=stages), CPU)
+        require_instances(config_of(instances_spec([str(two), str(three)]), stages=stages))
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,15 @@ def test_online_training_resumes_its_run_and_sends_each_epoch_once(tmp_path: Pat
     assert epochs(started[f"{RUN}-r2"]) == [1]
 
 
+def test_a_training_of_other_settings_leaves_the_unfinished_run_alone(
+    tmp_path: Path, started: dict[str, FakeRun]
+) -> None:
+    for name in ("before", "changed"):
+        (tmp_path / name).mkdir()
+        OnlineTracker(DESCRIPTION, tmp_path, tmp_path / name).log_epoch(ROWS[0])
+    assert {name: epochs(run) for name, run in started.items()} == {RUN: [1], f"{RUN}-r2": [1]}
+
+
 def test_real_offline_run_holds_the_history_once(tmp_path: Path) -> None:
     """A process of its own, without a terminal: wandb must neither ask nor hang."""
     code = (

@@ -58,6 +58,19 @@ def test_an_older_checkpoint_is_used_when_a_bit_of_the_newest_is_flipped(
     path.write_bytes(content)
     assert store.load()[0].step == 1
     assert "checkpoint-00-00001-00000002 is unreadable (" in caplog.text
+    assert "trying the checkpoint before it" in caplog.text
+
+
+def test_a_training_says_so_when_no_checkpoint_is_left_to_go_on_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A finished training keeps one alone."""
+    store = CheckpointStore(tmp_path)
+    store.save(Position(step=1), torch.nn.Linear(2, 2), None)
+    (tmp_path / "checkpoint-00-00001-00000001" / "state.json").write_text("{")
+    assert store.load()[0] == Position()
+    assert "checkpoint-00-00001-00000001 is unreadable (" in caplog.text
+    assert "the training begins anew" in caplog.text
 
 
 def test_checkpoints_of_versions_without_digests_are_read(tmp_path: Path) -> None:

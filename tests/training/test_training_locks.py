@@ -1,6 +1,7 @@
 """Leases of GPUs: named by the card, whichever is free first, the one of the local rank under torchrun."""
 
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,16 @@ def test_trainings_take_different_cards() -> None:
     assert CURRENT == [0]
     with leased_device() as again:
         assert again == torch.device("cuda", 0)
+
+
+def test_other_users_can_read_a_lock_whatever_the_mask_of_its_owner(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with leased_device():
+            modes = [path.stat().st_mode & 0o777 for path in tmp_path.glob("polarvrp-gpu-*.lock")]
+    finally:
+        os.umask(before)
+    assert modes == [0o644]
 
 
 def test_a_card_is_locked_under_any_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
@@ -23,11 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Draw."""
-    subject = {"plot": options.instance.stem}
+    is_set = options.instance.suffix == ".npz"
+    subject = {"plot": options.instance.stem} | ({"index": options.index or 0} if is_set else {})
     require_output(options.output, SUFFIXES, subject, [options.instance, options.solution])
     from polarvrp.library.plot import save_plot, title_of
 
-    if options.instance.suffix == ".npz":
+    if is_set:
         refuse_library_options(options)
         _draw_of_set(options, options.index or 0, subject)
         return 0
@@ -46,7 +48,7 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-def _draw_of_set(options: argparse.Namespace, index: int, subject: dict[str, str]) -> None:
+def _draw_of_set(options: argparse.Namespace, index: int, subject: dict[str, Any]) -> None:
     """One instance of a set, which may have rules that library files do not know."""
     from polarvrp.library.plot import save_plot
     from polarvrp.problem.datasets import read_instances, variant_of

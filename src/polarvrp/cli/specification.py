@@ -47,15 +47,17 @@ def read_specification(options: argparse.Namespace, run: RunSpec) -> tuple[dict[
 
 def _require_same_run(run: RunSpec, spec: Mapping[str, Any]) -> None:
     """Refuse a specification that trains something else than the run's name says."""
+    from polarvrp.study.runs import SUFFIXES
     from polarvrp.study.specs import parse_train_spec, trained_on
 
     model, training = parse_train_spec(spec)
-    names = ("backbone", "encoder", "paradigm", "num_customers", "variants", "seed")
-    data = (training.num_customers, trained_on(training), training.seed)
-    found = (model.backbone, model.encoder, training.paradigm, *data)
-    for name, value in zip(names, found, strict=True):
+    found = {"backbone": model.backbone, "encoder": model.encoder, "task_experts": model.task_experts}
+    of_training = ("paradigm", "num_customers", "seed", *(name for name in SUFFIXES if name not in found))
+    found |= {name: getattr(training, name) for name in of_training} | {"variants": trained_on(training)}
+    for name, value in found.items():
         wanted = getattr(run, name)
-        if value != wanted:
+        is_said = name not in SUFFIXES or wanted is not None  # a name without a suffix does not tell the default
+        if is_said and value != wanted:
             got, asked = ("of the paper" if one is None else one for one in (value, wanted))
             raise ConfigError(f"run {run.name} has {name} {asked}, its specification {got}")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from polarvrp.machine import usable_cores
 
 if TYPE_CHECKING:
     from polarvrp.study.status import State, Status
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scale", choices=SCALES, help="study of that scale (default: the one that the files name)")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="folder of results (default: the scale's)")
-    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1, help="cores of the rest (default: all here)")
+    parser.add_argument("--cores", type=int, default=usable_cores(), help="cores of the rest (default: all here)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs of the rest (default: 1)")
 
 

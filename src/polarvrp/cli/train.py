@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polarvrp.cli.arguments import add_engine_argument
 from polarvrp.cli.specification import add_specification_arguments, read_specification
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.machine import usable_cores
 from polarvrp.outputs import require_output, stated_subject
 
 if TYPE_CHECKING:
@@ -116,6 +117,6 @@ def _require_time(max_seconds: float | None) -> None:
 
 
 def _threads() -> int:
-    """Threads that the environment grants, else all cores."""
+    """Threads that the environment grants, else all cores that the process may use."""
     granted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(granted) if granted.isdecimal() and int(granted) > 0 else os.cpu_count() or 1
+    return int(granted) if granted.isdecimal() and int(granted) > 0 else usable_cores()

@@ -37,6 +37,7 @@ def evaluate_protocols(solver: GreedySolver, run: str, instances: Instances[Node
         For each protocol one row an instance, in order. An instance with a customer whom no vehicle can serve gets no
         cost, only the reason. Protocols that share their rollouts have the same seconds, others an equal part.
     """
+    variant = variant_of(instances).name
     impossible = obstacles(instances, solver.device)
     servable = [index for index, reason in enumerate(impossible) if reason is None]
     protocols = solver.decoding.protocols
@@ -44,7 +45,6 @@ def evaluate_protocols(solver: GreedySolver, run: str, instances: Instances[Node
     tours = _decode(solver, instances[np.array(servable)]) if servable else [[] for _ in protocols]
     rollouts = len(rollouts_by_protocol(instances, protocols))
     seconds = (time.perf_counter() - start_s) / max(len(servable), 1) / rollouts
-    variant = variant_of(instances).name
     rows = []
     for solved in tours:
         found = dict(zip(servable, solved, strict=True))
@@ -80,7 +80,9 @@ def _searched(instances: Instances[NodeArrays], row: SolutionRow) -> SolutionRow
 
 
 def warm_up(solver: GreedySolver, sets: Sequence[Instances[NodeArrays]]) -> None:
-    """On a GPU: compile the encoder's layers, and solve sets untimed, since the first call compiles and allocates.
+    """On a GPU: compile the encoder's layers, and solve sets untimed.
+
+    The first call compiles and allocates, the second captures the steps of level ``parallel``.
 
     Args:
         solver: Of the policy.
@@ -94,7 +96,8 @@ def warm_up(solver: GreedySolver, sets: Sequence[Instances[NodeArrays]]) -> None
         kind = (len(instances), instances.num_nodes, instances.num_depots, instances.has_mixed_backhauls)
         alike.setdefault(kind, instances)
     for instances in alike.values():
-        evaluate_protocols(solver, "warm-up", instances)
+        for _ in range(2):
+            evaluate_protocols(solver, "warm-up", instances)
 
 
 def _decode(solver: GreedySolver, instances: Instances[NodeArrays]) -> list[list[list[int]]]:

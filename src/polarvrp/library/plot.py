@@ -50,7 +50,7 @@ Colour = tuple[float, float, float]
 
 
 def save_plot(
-    path: Path, library: LibraryInstance, routes: Sequence[Route], title: str, subject: dict[str, str]
+    path: Path, library: LibraryInstance, routes: Sequence[Route], title: str, subject: dict[str, Any]
 ) -> None:
     """Draw a solution into a file, whose suffix says in which format.
 

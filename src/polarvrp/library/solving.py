@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polarvrp.errors import ConfigError, DataError, PolarvrpError
+from polarvrp.errors import ConfigError, DataError, PolarvrpError, is_out_of_memory
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.library_prices import (
@@ -146,8 +146,6 @@ def warm_up(model: Model) -> None:
 
 def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Construction:
     """The network's best solution, if it can build one in time."""
-    import torch
-
     from polarvrp.library.construction import construct
     from polarvrp.model.precision import bfloat16_products
 
@@ -162,10 +160,12 @@ def _construct(library: LibraryInstance, model: Model, deadline_s: float) -> Con
         instance = to_tensors(to_instances(library), model.device)
         with bfloat16_products(model.device, model.bfloat16):
             built = construct(model.policy, instance, deadline_s)
-    except torch.OutOfMemoryError:
-        return nothing("the card has too little memory")
     except PolarvrpError as error:
         return nothing(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return nothing("there is too little memory for it")
     if not built.tours:
         return nothing("no tour was finished in the network's share of the time")
     candidates = [tuple(actions_to_routes(tour, library.num_depots)) for tour in built.tours]

@@ -72,8 +72,8 @@ class Policy(nn.Module):
                 module.generator = generator
 
     def noise_generators(self) -> set[torch.Generator]:
-        """What :meth:`draw_noise_from` set, if this network has mixtures."""
-        mixtures = any(isinstance(module, Router) for module in self.modules())
+        """What it draws from as it is: what :meth:`draw_noise_from` set, in training and if it has mixtures."""
+        mixtures = self.training and any(isinstance(module, Router) for module in self.modules())
         return {self._noise} if mixtures and self._noise is not None else set()
 
     def routing_noise(self, current: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.datasets import variant_of
 from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.problem.tours import check_tour
-from polarvrp.solutions.origin import DIGESTS, require_instances_kept
+from polarvrp.solutions.origin import DIGESTS, require_instances_kept, require_same_instances
 from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
 
@@ -39,11 +39,9 @@ def best_known(instances: Instances[NodeArrays], sources: Sequence[str | Path]) 
     Raises:
         DataError: If a file is unusable or belongs to another set.
     """
-    name = variant_of(instances).name
     best: dict[int, BestKnown] = {}
     for source in map(Path, sources):
-        for row in solution_rows(read_solutions(source)):
-            _require_same_set(row, source, name, instances)
+        for row in _rows_of(source, instances):
             checked = _checked(row, instances)
             if checked is None or checked.cost is None:
                 continue
@@ -80,29 +78,32 @@ def read_warm_starts(path: str | Path, instances: Instances[NodeArrays]) -> dict
     Raises:
         DataError: If the file is unusable or belongs to another set.
     """
-    source, name = Path(path), variant_of(instances).name
     tours: dict[int, tuple[int, ...]] = {}
-    for row in solution_rows(read_solutions(source)):
-        _require_same_set(row, source, name, instances)
+    for row in _rows_of(Path(path), instances):
         if row.cost is None:
             continue
         try:
             check_tour(instances, row.instance, row.actions)
         except InfeasibleTourError as error:
-            raise DataError(f"{source}, instance {row.instance}: {error}") from error
+            raise DataError(f"{path}, instance {row.instance}: {error}") from error
         tours[row.instance] = row.actions
     return tours
 
 
-def _require_same_set(row: SolutionRow, source: Path, variant: str, instances: Instances[NodeArrays]) -> None:
-    """Refuse rows of another variant, size or number of instances."""
-    if (row.variant, row.num_customers) != (variant, instances.num_customers):
-        raise DataError(
-            f"{source} holds {row.variant} with {row.num_customers} customers, the instances are {variant} with "
-            f"{instances.num_customers}; give solutions of the same set"
-        )
-    if not 0 <= row.instance < len(instances):
-        raise DataError(f"{source} holds instance {row.instance}, the set has {len(instances)}; is it another set?")
+def _rows_of(source: Path, instances: Instances[NodeArrays]) -> list[SolutionRow]:
+    """Rows of a file of solutions, unless it is of another variant or size or of other instances."""
+    table = read_solutions(source)
+    rows, variant = solution_rows(table), variant_of(instances).name
+    for row in rows:
+        if (row.variant, row.num_customers) != (variant, instances.num_customers):
+            raise DataError(
+                f"{source} holds {row.variant} with {row.num_customers} customers, the instances are {variant} with "
+                f"{instances.num_customers}; give solutions of the same set"
+            )
+        if not 0 <= row.instance < len(instances):
+            raise DataError(f"{source} holds instance {row.instance}, the set has {len(instances)}; is it another set?")
+    require_same_instances(source, table, dict(enumerate(instance_digests(instances))), "the set")
+    return rows
 
 
 def _checked(row: SolutionRow, instances: Instances[NodeArrays]) -> SolutionRow | None:

@@ -127,7 +127,7 @@ def require_origin(path: Path, table: pa.Table, origin: Origin, instances: Path)
     require_same_instances(path, table, digests or {}, instances)
 
 
-def require_same_instances(path: Path, table: pa.Table, digests: Mapping[int, str], instances: Path) -> None:
+def require_same_instances(path: Path, table: pa.Table, digests: Mapping[int, str], instances: Path | str) -> None:
     """Refuse solutions of other instances than those of a set; files of others, without digests, pass.
 
     Args:

@@ -116,11 +116,13 @@ class CheckpointStore:
 
 def read_newest(folder: Path) -> tuple[Position, dict[str, Tensor]]:
     """The newest readable checkpoint in a folder, which is left as it is; without one, the beginning and no tensors."""
-    for checkpoint in reversed(_existing(folder)):
+    checkpoints = _existing(folder)
+    for checkpoint in reversed(checkpoints):
         try:
             return _read(checkpoint)
         except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-            logger.warning("%s is unreadable (%s); trying the checkpoint before it", checkpoint, error)
+            left = "the training begins anew" if checkpoint == checkpoints[0] else "trying the checkpoint before it"
+            logger.warning("%s is unreadable (%s); %s", checkpoint, error, left)
     return Position(), {}
 
 

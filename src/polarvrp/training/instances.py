@@ -129,13 +129,13 @@ def require_instances(config: TrainConfig) -> None:
 
     Raises:
         DataError: If files changed since the training was specified, are unusable, hold a variant that no stage trains
-            on or an instance without a solution, or nothing that a stage could train on.
+            on or an instance without a solution, or nothing that a stage could train on or make batches of.
     """
     named = config.instances
     if named is None or named.generator is not None:
         return
     stages = [config.for_stage(number) for number in range(len(config.stages))]
-    held: dict[int, set[str]] = {stage.num_customers: set() for stage in stages}
+    held: dict[int, dict[str, set[int]]] = {stage.num_customers: {} for stage in stages}  # numbers of depots
     for path, instances in _sets(named):
         if instances.num_customers not in held:
             continue
@@ -145,11 +145,14 @@ def require_instances(config: TrainConfig) -> None:
                 raise DataError(
                     f"{path} holds {variant}, on which no stage of this run trains; name the run -all, or drop the file"
                 )
+            held[instances.num_customers].setdefault(variant, set()).add(instances.num_depots)
         _require_solvable(path, instances)
-        held[instances.num_customers].update(variants)
     for stage in stages:
-        if held[stage.num_customers].isdisjoint(stage.stages[0].variants):
+        found = held[stage.num_customers]
+        depots = [found[name] for name in stage.stages[0].variants if name in found]
+        if not depots:
             raise _nothing_for(stage, named)
+        _require_batches(stage, set().union(*depots))
 
 
 def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
@@ -161,8 +164,7 @@ def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
 
     Raises:
         ConfigError: If there is no such generator, or it is not callable.
-        DataError: If files changed since the training was specified, are unusable, hold nothing for the stage, or
-            instances with two numbers of several depots, of which no batch can be made.
+        DataError: If files changed since the training was specified, are unusable, or hold nothing for the stage.
     """
     named, variants = config.instances, config.stages[0].variants
     if named is None:
@@ -181,12 +183,6 @@ def source_of(config: TrainConfig, device: torch.device) -> InstanceSource:
                 logger.info("%s of %s is left out: another stage trains on it", variant, path)
     if not parts:
         raise _nothing_for(config, named)
-    depots = sorted({part.num_depots for some in parts.values() for part in some} - {1})
-    if len(depots) > 1:
-        raise DataError(
-            f"training.instances of {config.num_customers} customers have {' and '.join(map(str, depots))} depots; "
-            "keep those of one number, beside any of one depot"
-        )
     return StoredInstances({name: _joined(parts[name]) for name in variants if name in parts})
 
 
@@ -208,6 +204,16 @@ def _require_solvable(path: Path, instances: Instances[NodeArrays]) -> None:
     for index, reason in enumerate(obstacles(instances, torch.device("cpu"))):
         if reason is not None:
             raise DataError(f"{path}: instance {index} has no solution, {reason}; drop it")
+
+
+def _require_batches(stage: TrainConfig, depots: set[int]) -> None:
+    """Refuse instances of two numbers of several depots, of which no batch can be made."""
+    several = sorted(depots - {1})
+    if len(several) > 1:
+        raise DataError(
+            f"training.instances of {stage.num_customers} customers have {' and '.join(map(str, several))} depots; "
+            "keep those of one number, beside any of one depot"
+        )
 
 
 def _nothing_for(stage: TrainConfig, named: TrainingInstances) -> DataError:

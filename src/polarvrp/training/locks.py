@@ -96,4 +96,5 @@ def _lock_of(index: int) -> Path:
     path = Path(tempfile.gettempdir()) / f"polarvrp-gpu-{torch.cuda.get_device_properties(index).uuid}.lock"
     if not path.exists():
         path.touch()
+        path.chmod(0o644)  # whatever the user's mask takes from others, they must be able to read it
     return path

@@ -133,8 +133,9 @@ class Microbatch:
         self._noise.manual_seed(derive_seed(seed, "noise", *now, *([first] if first else [])))
         if self._num_starts < (customers := self._context.config.num_customers):
             generator = torch.Generator().manual_seed(derive_seed(seed, "starts", *now))
-            drawn = torch.randperm(customers, generator=generator)[: self._num_starts]
-            self._starts.copy_(drawn.sort().values)
+            drawn = torch.randperm(customers, generator=generator)[: self._num_starts].sort().values
+            # From pageable memory a GPU would first finish all that it was given.
+            self._starts.copy_(drawn.pin_memory() if self._starts.is_cuda else drawn, non_blocking=True)
 
     def take(self, instances: Instances[Tensor]) -> None:
         """Take its instances of the batch."""

@@ -86,9 +86,11 @@ def training_facts(policy: Policy, config: TrainConfig, engine: str) -> dict[str
 
 
 def _git_revision() -> str | None:
-    """Commit of the source tree, None outside a repository."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    """Commit of the source tree; None outside its repository, which may be an environment in somebody else's."""
+    module = Path(__file__)
+    git = ["git", "-C", str(module.parent)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run([*git, "ls-files", "--error-unmatch", module.name], capture_output=True, check=True)
+        return subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

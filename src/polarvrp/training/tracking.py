@@ -138,6 +138,8 @@ class OnlineTracker:
         self._rows: dict[int, Row] = {}
         self._epochs = description.total_epochs
         self._last_epoch = known["epoch"] if known else 0
+        if known is None:
+            self._ledger.add(self.identity, [])  # taken, whether or not this training comes to its end
         self._remember()
         self._wandb_run = start_training_run(self.identity, description, directory, "online")
 

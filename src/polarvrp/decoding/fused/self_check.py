@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from polarvrp.config.architectures import ramps_decoder
 from polarvrp.decoding.fused.engine import INITIAL_ROOM, FusedEngine
 from polarvrp.decoding.fused.packed_attention import SLOTS_PER_CHUNK
 from polarvrp.decoding.fused.rollout import interpreted
@@ -69,7 +70,8 @@ def self_check(
         bfloat16: Whether matrix products run in bfloat16.
 
     Returns:
-        Agreement with level ``parallel`` in float32, and what is wrong with greedy tours or differs when captured.
+        Agreement with level ``parallel`` in float32, and what is wrong with greedy tours, with the first epochs or when
+        captured.
     """
     engine = FusedEngine()
     with _set_apart(policy) as device:
@@ -81,7 +83,7 @@ def self_check(
         if agreement.problem is not None:
             return agreement, None
         problem = greedy_problem(engine, policy, environment, embeddings, bfloat16=bfloat16)
-        return agreement, problem or _capture_problem(probe, result)
+        return agreement, problem or _ramp_problem(probe) or _capture_problem(probe, result)
 
 
 def greedy_self_check(policy: Policy, num_nodes: int, kind: Kind, protocol: Protocol, *, bfloat16: bool) -> str | None:
@@ -140,6 +142,19 @@ def _require_working(device: torch.device, error: Exception) -> None:
             f"engine fused failed its self-check ({first_line(error)}) and left the GPU unusable; "
             "start again with engine parallel"
         ) from broken
+
+
+def _ramp_problem(probe: Probe) -> str | None:
+    """What is wrong while the decoder's residual block is half on: the first epochs have kernels of their own."""
+    policy = probe.policy
+    if not ramps_decoder(policy.config):
+        return None
+    before, policy.ramp = policy.ramp, torch.full((), 0.5, device=probe.embeddings.device)
+    try:
+        problem = compare_with_parallel(probe, probe.run()).problem
+    finally:
+        policy.ramp = before
+    return None if problem is None else f"with half of the decoder's residual block {problem}"
 
 
 def _capture_problem(probe: Probe, expected: ProbeResult) -> str | None:
