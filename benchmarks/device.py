@@ -3,13 +3,13 @@
     python benchmarks/device.py --output OUT --stages 0-7 --budget 420
     python benchmarks/device.py --output OUT --stages 8-11 --budget 360 --weights model/weights.safetensors
 
-Each stage runs in a process of its own with a time limit of its own, and ends in one line on standard output,
-``STAGE n name OK|FAIL seconds numbers``; all that the stages print is in ``OUT/stages.log``. Later stages go on after a
-failure unless they need what failed. ``--budget`` drops the last stages once less than half their limits is left of it;
-stage 11 takes what is left, and plans by the times that stages 7 and 8 told. Of a quarter of an hour the two calls
-leave two minutes for the machine's start and packages. The caches of compiled code are kept in ``OUT`` as pieces below 16
-MiB. A later call on the same machine finds them and what earlier stages told though ``OUT`` was emptied in between; on
-another machine it does if the files of the earlier ``OUT`` are copied into its own first.
+Each stage runs in a process of its own with a time limit of its own, and ends in one line on standard output, ``STAGE n
+name OK|FAIL seconds numbers``; all that the stages print is in ``OUT/stages.log``. Later stages go on after a failure
+unless they need what failed. ``--budget`` drops the last stages once less than half their limits is left of it; stage
+11 takes what is left, and plans by the times that stages 7 and 8 told. Of a quarter of an hour the two calls leave two
+minutes for the machine's start and packages. The caches of compiled code are kept in ``OUT`` as pieces below 16 MiB. A
+later call on the same machine finds them and what earlier stages told though ``OUT`` was emptied in between; on another
+machine it does if the files of the earlier ``OUT`` are copied into its own first.
 
 Stages 1 to 4 run before anything is captured, so that a wrong kernel is never taken for a fault of a graph. Without a
 card the same stages run in Triton's interpreter at tiny sizes, and each says what needs a card. Beside torch and Triton
