@@ -71,7 +71,7 @@ def _shortened(line: str) -> str:
 
 @contextmanager
 def exit_on_mistake(source: str) -> Iterator[None]:
-    """End the program with the error's lines instead of a traceback.
+    """End the program with the error's lines instead of a traceback, and with exit code 2.
 
     Args:
         source: Where the mistakes are, printed before each.
@@ -79,4 +79,5 @@ def exit_on_mistake(source: str) -> Iterator[None]:
     try:
         yield
     except PolarvrpError as error:
-        sys.exit(lines_of(source, error))
+        sys.stderr.write(f"{lines_of(source, error)}\n")
+        sys.exit(2)

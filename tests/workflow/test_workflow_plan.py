@@ -246,7 +246,7 @@ def test_mistake_in_the_configuration_is_one_line(
         (tmp_path / "mine.yaml").write_text(f"{text}\n")
         arguments = ["--configfile", str(tmp_path / "mine.yaml")]
     run = workflow.dry(*arguments)
-    assert run.code == 1
+    assert run.code == 2
     (line,) = [line for line in run.output.splitlines() if line.startswith("configuration: ")]
     assert line.startswith(message)
     assert "Traceback" not in run.output and " File " not in run.output
@@ -256,14 +256,14 @@ def test_a_key_that_stands_twice_in_an_own_file_is_one_line(workflow: Workflow, 
     (tmp_path / "mine.yaml").write_text("seeds: [0]\nseeds: [1]\n")
     run = workflow.dry("--configfile", tmp_path / "mine.yaml")
     (line,) = [line for line in run.output.splitlines() if line.startswith("configuration: ")]
-    assert run.code == 1
+    assert run.code == 2
     assert line == f"configuration: {tmp_path}/mine.yaml, line 2: seeds stands in line 1 already; keep one"
 
 
 def test_several_mistakes_are_a_line_each(workflow: Workflow, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("seeds: [-1]\ntraining: {epochs: 0, learning_rate: 3e-4, decays: 0.5}\n")
     run = workflow.dry("--configfile", tmp_path / "mine.yaml")
-    assert run.code == 1
+    assert run.code == 2
     assert [line for line in run.output.splitlines() if line.startswith("configuration: ")] == [
         "configuration: seeds[0] must be at least 0, got -1",
         "configuration: training.epochs must be above 0, got 0",

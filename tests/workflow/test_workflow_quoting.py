@@ -113,7 +113,7 @@ def test_own_files_and_their_model_are_one_argument_each(noted: Workflow, tmp_pa
 
     shutil.copy(folder / f"{name}.vrp", folder / "$(touch shell).vrp")
     run = noted("solve", "--configfile", "mine.yaml", "--cores", "1")
-    assert run.code == 1 and len(commands(noted)) == 1
+    assert run.code == 2 and len(commands(noted)) == 1
     (line,) = [line for line in run.output.splitlines() if line.startswith("configuration: ")]
     assert "solve.folder: " in line and "$(touch shell).vrp' has a quote, a backslash," in line
     require_nothing_ran(tmp_path)
@@ -150,7 +150,7 @@ def test_solutions_of_others_that_no_job_can_read_are_refused(tmp_path: Path, mo
 def test_a_model_to_go_on_from_that_is_none_is_named_with_its_key(workflow: Workflow, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("training: {initial_weights: $(touch shell)}\n")
     run = workflow.dry("train", "--configfile", "mine.yaml")
-    assert run.code == 1
+    assert run.code == 2
     assert run.output.splitlines()[-1].startswith("configuration: training.initial_weights: no model '$(touch shell)'")
     require_nothing_ran(tmp_path)
 

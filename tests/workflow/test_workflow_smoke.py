@@ -149,7 +149,7 @@ def test_report_is_one_page_that_needs_nothing_else(finished: Workflow) -> None:
 
 def test_every_job_left_its_log(finished: Workflow) -> None:
     logs = {path.name for path in (finished.folder / "results/logs").iterdir()}
-    assert {"generate_dataset", "train_policy", "evaluate_policy", "build_table", "write_report"} <= logs
+    assert {"generate_dataset", "train_policy", "evaluate_policy", "build_in_distribution", "write_report"} <= logs
 
 
 def test_second_run_does_nothing(finished: Workflow, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ for name, experiment in EXPERIMENTS.items():
                 markdown=layout.table(name, "md"),
                 latex=layout.table(name, "tex"),
             log:
-                layout.log("build_table", name),
+                layout.log(f"build_{name}", name),
             localrule: True
             conda:
                 "../envs/main.yaml"
@@ -57,7 +57,7 @@ for name, experiment in EXPERIMENTS.items():
                 ),
                 pdf=layout.figure(name, "pdf"),
             log:
-                layout.log("draw_figure", name),
+                layout.log(f"draw_{name}", name),
             localrule: True
             conda:
                 "../envs/main.yaml"

@@ -180,8 +180,7 @@ def variant_of(instances: Instances[Any]) -> Variant:
     if len(instances) == 0 or not bool((flags == flags[:1]).all()):
         kinds = len({tuple(row) for row in flags.tolist()})
         raise DataError(f"instances of one variant are needed, got {kinds} kinds; split the file by variant")
-    open_route, time_windows, distance_limit, backhaul, mixed, multi_depot = flags[0].tolist()
-    return Variant(open_route, time_windows, distance_limit, 2 if mixed else int(backhaul), multi_depot)
+    return Variant.of_flags(flags[0].tolist())
 
 
 def _missing(name: str) -> str:

@@ -3,6 +3,7 @@
 Names follow the paper: MD, O, VRP, then B or MB, L, TW (``OVRPBLTW``, ``MDVRPMBTW``); without any attribute CVRP.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,6 +68,12 @@ class Variant:
     @property
     def num_depots(self) -> int:
         return MULTI_DEPOT_COUNT if self.multi_depot else 1
+
+    @classmethod
+    def of_flags(cls, flags: Sequence[bool]) -> "Variant":
+        """The variant whose ``flags`` these are."""
+        open_route, time_windows, distance_limit, backhaul, mixed, multi_depot = flags
+        return cls(open_route, time_windows, distance_limit, 2 if mixed else int(backhaul), multi_depot)
 
     @property
     def flags(self) -> tuple[bool, bool, bool, bool, bool, bool]:

@@ -91,12 +91,12 @@ def inventory(study: StudyConfig, layout: Layout, trained: Collection[RunSpec]) 
         "shipped": [job for jobs in own.values() for job in jobs],
         "analyses": _analyses(layout, analysed, names),
         "tables": [
-            _job("build_table", name, [layout.table(name, end) for end in TABLE_SUFFIXES])
+            _job(f"build_{name}", name, [layout.table(name, end) for end in TABLE_SUFFIXES])
             for name in names
             if EXPERIMENTS[name].rows
         ],
         "figures": [
-            _job("draw_figure", name, [layout.figure(name, end) for end in FIGURE_SUFFIXES])
+            _job(f"draw_{name}", name, [layout.figure(name, end) for end in FIGURE_SUFFIXES])
             for name in names
             if EXPERIMENTS[name].figure
         ],

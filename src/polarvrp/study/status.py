@@ -96,7 +96,7 @@ def study_status(study: StudyConfig, layout: Layout) -> Status:
 
     def is_foreign(job: Job) -> bool:
         """Whether files of the job that are there are none of this study."""
-        if job.rule == "draw_figure":  # which says nothing of itself, unlike its table
+        if job.rule.startswith("draw_"):  # which says nothing of itself, unlike its table
             return layout.table(job.name) in others
         return job.outputs[0] in others or (job.run is not None and job.run.name in outdated)
 

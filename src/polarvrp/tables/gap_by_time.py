@@ -149,8 +149,8 @@ def _solver_rows(results: Results, solver: str, size: int) -> Iterator[dict[str,
                 solved.append((costs, gap_row(results, test_set, solver, costs)))
         if solved:
             yield _row(solver, size, f"{part:g} of its limit", solved, SOLVER_CORES)
-    whole = [(results.solved(solver, at), at) for at in results.solved_sets(solver, IN_DISTRIBUTION_ORDER)]
-    solved = [(costs, gap_row(results, at, solver, costs)) for costs, at in whole if at.num_customers == size]
+    whole = [at for at in results.solved_sets(solver, IN_DISTRIBUTION_ORDER) if at.num_customers == size]
+    solved = [(costs := results.solved(solver, at), gap_row(results, at, solver, costs)) for at in whole]
     if solved:
         yield _row(solver, size, "its limit", solved, SOLVER_CORES)
 

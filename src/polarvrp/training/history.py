@@ -59,7 +59,7 @@ def epoch_row(
         epoch: From 1, over all stages.
         stage: From 1.
         learning_rate: In that epoch.
-        sums: Results of ``TrainingStep.run`` added up over the epoch, and ``seconds``.
+        sums: Results of ``PendingStep.read`` added up over the epoch, and ``seconds``.
         validation: ``cost``, ``gap_percent`` and ``seconds``, or nothing.
         peak_memory_gb: Largest memory in use so far.
     """

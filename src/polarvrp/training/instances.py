@@ -239,11 +239,8 @@ def _load_generator(named: TrainingInstances) -> Callable[..., Instances[Tensor]
 def _by_variant(instances: Instances[NodeArrays]) -> dict[str, Instances[NodeArrays]]:
     """Instances of a file, which may mix variants, apart."""
     kinds, kind_of = np.unique(instances.flags, axis=0, return_inverse=True)
-    found = {}
-    for number, (is_open, windows, limit, backhaul, mixed, depots) in enumerate(kinds.tolist()):
-        variant = Variant(is_open, windows, limit, 2 if mixed else int(backhaul), depots)
-        found[variant.name] = instances[np.flatnonzero(kind_of.ravel() == number)]
-    return found
+    names = [Variant.of_flags(flags).name for flags in kinds.tolist()]
+    return {name: instances[np.flatnonzero(kind_of.ravel() == number)] for number, name in enumerate(names)}
 
 
 def _joined(parts: Sequence[Instances[Tensor]]) -> Instances[Tensor]:
