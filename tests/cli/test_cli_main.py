@@ -53,6 +53,28 @@ def test_empty_words_are_no_paths(capsys: pytest.CaptureFixture[str], words: lis
     assert capsys.readouterr() == ("", expected)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generatee"], "polarvrp: there is no command generatee; did you mean 'generate'?"),
+        (
+            ["generate", "--variant", "CVRP", "--num-customers", "zz"],
+            "polarvrp generate: argument --num-customers: invalid int value: 'zz'; "
+            "polarvrp generate --help says what there is",
+        ),
+        (
+            ["describe", "polarnet", "ple", "--size", "20"],
+            "polarvrp describe: unknown: --size 20; polarvrp describe --help says what there is",
+        ),
+    ],
+)
+def test_what_no_command_or_option_takes_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr() == ("", f"{said}\n")
+
+
 def test_summaries_keep_their_capitals(capsys: pytest.CaptureFixture[str]) -> None:
     for command, said in (("evaluate-set-x", "CVRPLIB Set-X"), ("reference", "library files with PyVRP or OR-Tools")):
         with pytest.raises(SystemExit):

@@ -8,9 +8,10 @@ import logging
 import os
 import sys
 from itertools import pairwise
+from typing import NoReturn
 
 from polarvrp import __version__
-from polarvrp.errors import ConfigError, PolarvrpError, is_out_of_memory, lines_of
+from polarvrp.errors import ConfigError, PolarvrpError, is_out_of_memory, lines_of, one_of
 
 COMMANDS = {
     "generate": "write a test or validation set",
@@ -83,10 +84,19 @@ def main(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line, as everything else does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; {self.prog} --help says what there is")
+
+
 def _execute(arguments: list[str], chosen: str | None) -> int:
     """Parse and run; only the chosen command's module is imported."""
     _require_words(arguments)
-    parser = argparse.ArgumentParser(prog="polarvrp", description="Neural solvers for 48 routing variants.")
+    if chosen is None and arguments and not arguments[0].startswith("-"):
+        raise ConfigError(f"there is no command {arguments[0]}; {one_of(arguments[0], COMMANDS)}")
+    parser = _Parser(prog="polarvrp", description="Neural solvers for 48 routing variants.")
     parser.add_argument("--version", action="version", version=f"polarvrp {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules = {}
@@ -96,7 +106,9 @@ def _execute(arguments: list[str], chosen: str | None) -> int:
             module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
             modules[name] = importlib.import_module(f"polarvrp.cli.{module}")
             modules[name].add_arguments(subparser)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        subparsers.choices[options.command].error(f"unknown: {' '.join(unknown)}")
     return int(modules[options.command].execute(options))
 
 
