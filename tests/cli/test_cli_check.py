@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -87,6 +88,35 @@ def test_a_cost_that_is_no_number_is_wrong(case: Case, capsys: pytest.CaptureFix
     pq.write_table(foreign, case.solutions_path)
     assert main(["check", str(case.instances_path), str(case.solutions_path)]) == 1
     assert "instance 1 (pyvrp): its stored cost is nan" in capsys.readouterr().out
+
+
+def test_a_file_that_was_changed_is_judged_by_what_it_holds_now(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong rows are named, with exit code 1; if there is none the file is refused all the same."""
+    assert case.check() == 0
+    table, command = pq.read_table(case.solutions_path), ["check", str(case.instances_path), str(case.solutions_path)]
+    for column, values, code in (
+        ("cost", pc.add(table["cost"], 1.0), 1),
+        ("seconds", pc.add(table["seconds"], 1.0), 2),
+    ):
+        place = table.schema.get_field_index(column)
+        pq.write_table(table.set_column(place, table.schema.field(place), values), case.solutions_path)
+        capsys.readouterr()
+        assert main(command) == code
+        printed = capsys.readouterr()
+        assert printed.out.count("its stored cost is") == (3 if code == 1 else 0)
+        assert ("its content was changed after it was written" in printed.err) == (code == 2)
+
+
+def test_columns_that_say_nothing_of_tours_may_be_absent(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    assert case.check() == 0
+    table = pq.read_table(case.solutions_path)
+    first = table.column_names[:6]
+    costs = pa.array([None, *table["cost"].to_pylist()[1:]], pa.float64())
+    plain = table.select(first).set_column(first.index("cost"), "cost", costs).replace_schema_metadata(None)
+    pq.write_table(plain, case.solutions_path)
+    capsys.readouterr()
+    assert main(["check", str(case.instances_path), str(case.solutions_path)]) == 0
+    assert "3 rows, 2 right, 0 wrong, 1 without a solution" in capsys.readouterr().out
 
 
 def swapped_route(actions: tuple[int, ...]) -> tuple[int, ...]:

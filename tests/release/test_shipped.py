@@ -109,10 +109,9 @@ def test_check_finds_a_wrong_cost_on_set_x(packed: Path, tmp_path: Path, capsys:
         table.column_names.index("cost"), table.schema.field("cost"), pa.array([table["cost"][0].as_py() - 1])
     )
     pq.write_table(wrong, tmp_path / "wrong.parquet")
-    assert main(["check", "set-x", str(tmp_path / "wrong.parquet")]) == 2
-    assert "its content was changed after it was written" in capsys.readouterr().err
-    pq.write_table(wrong.replace_schema_metadata(None), tmp_path / "wrong.parquet")
-    assert main(["check", "set-x", str(tmp_path / "wrong.parquet")]) == 1
+    for metadata in (wrong.schema.metadata, None):  # as whoever changes a file may leave it
+        pq.write_table(wrong.replace_schema_metadata(metadata), tmp_path / "wrong.parquet")
+        assert main(["check", "set-x", str(tmp_path / "wrong.parquet")]) == 1
     assert "X-n101-k25: its stored cost is" in capsys.readouterr().out
 
 

@@ -103,11 +103,13 @@ def write_solutions(
     write_parquet(path, solution_table(rows, key), metadata or {})
 
 
-def read_solutions(path: str | Path) -> pa.Table:
+def read_solutions(path: str | Path, *, as_it_is: bool = False) -> pa.Table:
     """Read a file of solutions and verify its columns.
 
     Args:
         path: A file of ``write_solutions``, or any Parquet file with the same columns and convertible types.
+        as_it_is: For those who judge its tours and costs: it may have been changed since it was written, lack columns
+            that say nothing of them, which are null then, and not say why there is no solution.
 
     Returns:
         A table of ``solution_schema("solver")`` or ``solution_schema("run")``, provenance in its metadata.
@@ -115,22 +117,27 @@ def read_solutions(path: str | Path) -> pa.Table:
     Raises:
         DataError: If the file is missing, no complete Parquet file, or holds something else.
     """
-    table = read_parquet(path, "expected a Parquet file of solutions")
-    schema = solution_schema(key_of(table))
+    table = read_parquet(path, "expected a Parquet file of solutions", changed=as_it_is)
+    key = key_of(table)
+    schema = solution_schema(key)
     missing = [name for name in schema.names if name not in table.column_names]
-    if missing:
-        raise DataError(f"{path} is no file of solutions: it lacks the columns {', '.join(missing)}")
+    judged = ("variant", "num_customers", "instance", key, "cost", "actions")
+    lacking = [name for name in missing if name in judged or not as_it_is]
+    if lacking:
+        raise DataError(f"{path} is no file of solutions: it lacks the columns {', '.join(lacking)}")
+    for name in missing:
+        table = table.append_column(name, pa.nulls(len(table)))
     try:
         converted = table.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{path} is no file of solutions: {str(error).splitlines()[0]}") from error
-    fault = _fault(converted)
+    fault = _fault(converted, reasons=not as_it_is)
     if fault is not None:
         raise DataError(f"{path} is no file of solutions: {fault}; make it again")
     return converted.replace_schema_metadata(table.schema.metadata)
 
 
-def _fault(table: pa.Table) -> str | None:
+def _fault(table: pa.Table, reasons: bool) -> str | None:
     """What no solver or network writes, None if there is nothing of it; wrong costs are for ``checking`` to name."""
     for field in table.schema:
         if (
@@ -141,7 +148,7 @@ def _fault(table: pa.Table) -> str | None:
             return f"column {field.name} has a number that is not finite"
     if pc.list_flatten(table["actions"]).null_count:
         return "a tour has a missing node"
-    if pc.any(pc.equal(pc.is_null(table["cost"]), pc.is_null(table["reason"]))).as_py():
+    if reasons and pc.any(pc.equal(pc.is_null(table["cost"]), pc.is_null(table["reason"]))).as_py():
         return "each row has either a cost or a reason why there is none"
     return None
 
