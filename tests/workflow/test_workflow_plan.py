@@ -201,8 +201,10 @@ def test_any_single_file(workflow: Workflow) -> None:
         "results/references/validation/pyvrp/CVRP-n20.parquet",
         "results/datasets/test/MDVRPMBLTW-n100.npz",
         "results/set_x/polarnet-shared-po-n20-alpha0.03-s2.parquet",
+        "results/evaluations/validation/polarnet-shared-po-n20-alpha0.03-s2/OVRPBLTW-n20.parquet",
     )
     assert run.code == 0
+    assert run.jobs["evaluate_validation"] == 1
     assert run.jobs["build_temperature"] == run.jobs["build_gap_by_time"] == 1
     assert run.jobs["evaluate_set_x"] == 7 + 1, "those of a table that the comparison reads, and the one of its own"
 

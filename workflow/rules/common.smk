@@ -32,6 +32,7 @@ EXPERTS = str(layout.analysis(SIZED_RUN, "expert_contributions"))
 EMBEDDINGS = str(layout.analysis(SIZED_RUN, "embeddings"))
 SET_X = str(layout.set_x("{run}"))
 UNSEEN = {rules: str(layout.unseen_evaluation("{run}", "{variant}", "{n}", rules)) for rules in UNSEEN_SPLITS}
+VALIDATED = str(layout.evaluation("{run}", "{variant}", "{n}", "validation"))
 PLAIN = str(layout.evaluation("{run}", "{variant}", "{n}", limits.PLAIN))
 LIMITED = str(layout.limited("{solver}", "{part}", "{variant}", "{n}"))
 SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "{n}"))
@@ -343,6 +344,10 @@ def limited_spec(wildcards):
 
 def part_of_limit(wildcards):
     return float(wildcards.part) * limit_of(wildcards)
+
+
+def validation_spec(wildcards):
+    return jobs.canonical(jobs.evaluation_spec(study, run_of(wildcards), "validation"))
 
 
 def plain_spec(wildcards):

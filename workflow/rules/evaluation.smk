@@ -62,6 +62,21 @@ use rule evaluate_zero_shot as evaluate_zero_shot_masked with:
         flags=flags_options(masked=True),
 
 
+# No table asks for these; they are for whoever chooses among settings without looking at test sets.
+use rule evaluate_policy as evaluate_validation with:
+    input:
+        policy=WEIGHTS.format(run=SIZED_RUN),
+        instances=expand(DATASET, split="validation", variant=study.training_variants, allow_missing=True),
+    output:
+        expand(VALIDATED, run=SIZED_RUN, variant=study.training_variants, allow_missing=True),
+    log:
+        layout.log("evaluate_validation", SIZED_RUN),
+    params:
+        spec=validation_spec,
+        fingerprint=fingerprint_of,
+        augmentations=study.evaluation.augmentations,
+
+
 use rule evaluate_policy as evaluate_plain with:
     output:
         expand(PLAIN, run=SIZED_RUN, variant=study.training_variants, allow_missing=True),

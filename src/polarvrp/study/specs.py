@@ -290,13 +290,13 @@ def trained_on(config: TrainConfig) -> Literal["all"] | None:
     return None
 
 
-def evaluation_spec(study: StudyConfig, run: RunSpec) -> Spec:
-    """What a run's costs on the test sets depend on."""
+def evaluation_spec(study: StudyConfig, run: RunSpec, split: str = "test") -> Spec:
+    """What a run's costs on the sets of a split depend on."""
     return {
         "code": EVALUATION_CODE_VERSION,
         "augmentations": study.evaluation.augmentations,
         "train": fingerprint(train_spec(study, run)),
-        "test": _draw(study, "test"),
+        split: _draw(study, split),
     }
 
 
