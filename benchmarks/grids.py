@@ -52,13 +52,13 @@ def keep(layout: Layout) -> None:
 
 
 def standings(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Mean gap in percent and wins of 16 variants, a row a backbone, a column a value of the grid's axis."""
+    """Mean gap in percent and wins of 16 variants, a row a backbone with all columns, a column a value of the axis."""
     grid = grid_of(EXPERIMENTS[name])
     columns = [value for value in axis_labels(grid) if value in set(table[grid.axis])]
     rows = {}
     for backbone in POLAR_WINS:
         own = table[table["backbone"] == backbone]
-        if not own.empty:
+        if set(own[grid.axis]) == set(columns):
             gaps = own.pivot_table(index="variant", columns=grid.axis, values="gap_percent").reindex(columns=columns)
             won = {f"{value} best": int(wins(value, len(IN_DISTRIBUTION_ORDER), gaps)) for value in columns}
             rows[backbone] = gaps.mean().round(2).to_dict() | won
