@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-PROJECT = Path(__file__).parents[1]
-PINNED = PROJECT / "constraints.txt"
+ROOT = Path(__file__).parents[1]
+PINNED = ROOT / "constraints.txt"
 DECIDED_BY_TORCH = {"torch", "triton", "setuptools"}
 
 
@@ -23,7 +23,7 @@ def test_a_torch_that_is_kept_decides_what_it_asks_for(tmp_path: Path, torch: st
     interpreter.write_text(f'#!/bin/sh\nPYTHONPATH={metadata.parents[1]} exec {sys.executable} "$@"\n')
     interpreter.chmod(0o755)
     made = tmp_path / "venv" / "constraints.txt"
-    subprocess.run(["make", f"VENV={tmp_path / 'venv'}", str(made)], cwd=PROJECT, check=True)
+    subprocess.run(["make", f"VENV={tmp_path / 'venv'}", str(made)], cwd=ROOT, check=True)
     assert names(PINNED) - names(made) == left_out
 
 
