@@ -22,7 +22,7 @@ import torch
 
 from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.evaluation.evaluate import evaluate_set
-from polarvrp.machine import device_name
+from polarvrp.machine import device_name, usable_cores
 from polarvrp.model.precision import compile_parts, has_bfloat16
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.datasets import read_instances
@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--instances-per-epoch", type=int, default=100_000)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--instances", type=int, default=200, help="test instances of each variant")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workers", type=int, default=usable_cores())
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/minutes.parquet"))
     return parser.parse_args(arguments)
 

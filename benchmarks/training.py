@@ -4,11 +4,11 @@
 
 Trains a network, polarnet-ple unless another is named, from scratch by each form for the same seconds of training,
 validation apart: preference optimisation (``po``), POLAR that refines from the first epoch (``polar``) or from the
-middle on (``polar-after-po``), POLAR whose refined tours take over by degrees (``polar-ramp``), preference
-optimisation whose decoder is turned on within the first epoch (``po-short-decoder-ramp``), and from few or all
-starts (``po-starts-4`` and so on). An epoch is a point of the curves. Adds them to ``--rows``, draws all that stand
-there into a picture beside it and prints the table. What was trained already is not trained again; run it on a
-quiet machine.
+middle on (``polar-after-po``), POLAR whose refined tours take over by degrees (``polar-ramp``, and sooner
+``polar-ramp-0.15``), preference optimisation whose decoder is turned on within the first epoch
+(``po-short-decoder-ramp``), and from few or all starts (``po-starts-4`` and so on). An epoch is a point of the
+curves. Adds them to ``--rows``, draws all that stand there into a picture beside it and prints the table. What was
+trained already is not trained again; run it on a quiet machine.
 """
 
 import argparse
@@ -34,6 +34,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "polar": {"paradigm": "polar", "refinement_start_epoch": 0},
     "polar-after-po": {"paradigm": "polar"},
     "polar-ramp": {"paradigm": "polar", "refinement_start_epoch": 0, "refinement_ramp": 0.05},
+    "polar-ramp-0.15": {"paradigm": "polar", "refinement_start_epoch": 0, "refinement_ramp": 0.15},
     "po-starts-4": {"paradigm": "po", "starts": 4},
     "po-starts-16": {"paradigm": "po", "starts": 16},
     "po-starts-all": {"paradigm": "po", "starts": "all"},

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.studies import study, trained
 from polarvrp.cli.main import main
-from polarvrp.cli.status import data_size, duration
+from polarvrp.cli.status import data_size, time_needed
 from polarvrp.config.study import StudyConfig
 from polarvrp.files import write_parquet, write_text
 from polarvrp.outputs import marked
@@ -204,7 +204,7 @@ def test_the_command_prints_one_page(
     [(0, "0 s"), (119, "119 s"), (120, "2.0 min"), (7199, "120.0 min"), (7200, "2.0 h"), (400000, "4.6 days")],
 )
 def test_durations_are_in_the_unit_that_suits_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert time_needed(seconds) == text
 
 
 def test_sizes_on_disk_are_in_the_unit_that_suits_them() -> None:

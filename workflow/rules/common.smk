@@ -308,7 +308,7 @@ NEEDS = {
 
 
 def needs(name):
-    listed = EXTERNAL_FILES if name in external.EXTERNAL_TABLES else []
+    listed = EXTERNAL_FILES if EXPERIMENTS[name].group == "main" else []
     return [path for need in EXPERIMENTS[name].needs for path in NEEDS[need](name)] + listed
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Sweep",
     "ablations",
     "analyses",
+    "main_tables",
     "tables",
 ]
 
@@ -305,6 +306,11 @@ EXPERIMENTS: dict[str, Experiment] = {
 def tables() -> tuple[str, ...]:
     """Experiments that are tables."""
     return tuple(record.name for record in EXPERIMENTS.values() if record.rows is not None)
+
+
+def main_tables() -> tuple[str, ...]:
+    """Tables of test results that have rows of single runs and of imported solutions."""
+    return tuple(record.name for record in EXPERIMENTS.values() if record.group == "main")
 
 
 def ablations() -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def _lines(status: Status, cores: int, gpus: int) -> Iterator[str]:
     yield from _rest(status, cores, gpus)
     for training in status.trainings:
         if training.state != "missing" or training.epochs:
-            rest = "" if training.seconds is None else f", {duration(training.seconds)} left"
+            rest = "" if training.seconds is None else f", {time_needed(training.seconds)} left"
             state = "stopped" if training.state == "missing" else training.state
             yield f"{state}: {training.run}, epoch {training.epochs} of {training.total_epochs}{rest}"
     for run in status.outdated:
@@ -91,20 +91,20 @@ def _rest(status: Status, cores: int, gpus: int) -> Iterator[str]:
     on_gpus = f" on {gpus} GPUs" if gpus > 1 else " on a GPU"
     known = [training.seconds for training in status.trainings if training.seconds is not None]
     if known:
-        yield f"rest: {len(known)} trainings {duration(sum(known) / gpus)}{on_gpus}"
+        yield f"rest: {len(known)} trainings {time_needed(sum(known) / gpus)}{on_gpus}"
     if unknown := len(status.trainings) - len(known):
         yield f"rest: {unknown} trainings, unknown until one has ended an epoch"
     if status.timed_evaluations:
-        yield f"rest: {status.timed_evaluations} evaluations {duration(status.evaluation_seconds / gpus)}{on_gpus}"
+        yield f"rest: {status.timed_evaluations} evaluations {time_needed(status.evaluation_seconds / gpus)}{on_gpus}"
     if status.untimed_evaluations:
         yield f"rest: {status.untimed_evaluations} evaluations, unknown until one of their size was made"
     if status.reference_core_seconds:
         seconds = status.reference_core_seconds
-        yield f"rest: references {duration(seconds / cores)} on {cores} cores ({seconds / 3600:,.1f} core-hours)"
+        yield f"rest: references {time_needed(seconds / cores)} on {cores} cores ({seconds / 3600:,.1f} core-hours)"
 
 
-def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them."""
+def time_needed(seconds: float) -> str:
+    """An estimate of seconds, in the one unit that suits it."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"

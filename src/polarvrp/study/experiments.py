@@ -166,7 +166,7 @@ def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ())
         at_hand: Runs that were trained, or are about to be, whatever the table asks for.
     """
     own = experiment_runs(study, name)
-    if name in ("in_distribution", "zero_shot", "set_x"):
+    if EXPERIMENTS[name].group == "main":
         known = [run for run in every_run(study) if run in at_hand]
         return _distinct((*own, *known, *at_hand))
     if EXPERIMENTS[name].grid is not None:

@@ -1,4 +1,4 @@
-"""Imported solutions that a study lists: which files, and in which tables; imports nothing heavy."""
+"""Files of the imported solutions that a study lists; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from polarvrp.errors import ConfigError
 
 if TYPE_CHECKING:
     from polarvrp.config.study import ExternalMethod
-
-EXTERNAL_TABLES = ("in_distribution", "zero_shot", "set_x")
-"""Tables that list imported solutions."""
 
 
 def external_files(methods: Iterable[ExternalMethod]) -> list[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, main_tables
 from polarvrp.errors import DataError
 from polarvrp.files import exists
 from polarvrp.library.plot import save_plot
@@ -21,9 +21,6 @@ from polarvrp.study.runs import RunSpec
 from polarvrp.tables.means import complete_mean
 from polarvrp.tables.sources import read_frame
 from polarvrp.training.wandb_runs import Chart, Content
-
-RUN_TABLES = ("in_distribution", "zero_shot", "set_x")
-"""Experiments whose tables have rows of single runs."""
 
 SAMPLES = ("CVRP", "VRPTW", "OVRPBLTW", "MDVRPMBTW")
 """Variants of which the routes of the first test instance are drawn."""
@@ -48,7 +45,7 @@ def run_content(layout: Layout, run: RunSpec, pictures: Path) -> Content:
     """
     summary: dict[str, float] = {}
     tables: dict[str, pd.DataFrame] = {}
-    for name in RUN_TABLES:
+    for name in main_tables():
         rows = _rows_of(layout, EXPERIMENTS[name], run)
         if rows.empty:
             continue
