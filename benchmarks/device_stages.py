@@ -6,6 +6,7 @@ the number ``needs_card``.
 """
 
 import argparse
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -141,17 +142,21 @@ def machine(setting: Setting) -> None:
 
 
 def judge(verdicts: Iterable[KernelVerdict], size: int) -> None:
-    """Report verdicts on kernels.
+    """Report verdicts on kernels, and their times where they were taken.
 
     Raises:
         RuntimeError: If one is wrong, once all have been reported.
     """
-    wrong = []
+    wrong, untimed = [], False
     for verdict in verdicts:
         name = f"{verdict.kernel.replace(' ', '_')}_n{size}"
-        report(**{f"{name}_error": verdict.error, f"{name}_ms": verdict.milliseconds})
+        timed = not math.isnan(verdict.milliseconds)
+        report(**{f"{name}_error": verdict.error}, **({f"{name}_ms": verdict.milliseconds} if timed else {}))
+        untimed = untimed or not timed
         if not verdict.right:
             wrong.append(f"{name} ({verdict.fault or f'error {verdict.error:.2g}, more than {verdict.bar:.2g}'})")
+    if untimed:
+        report(needs_card="kernel_times")
     if wrong:
         raise RuntimeError(f"wrong: {', '.join(wrong)}")
 
@@ -306,7 +311,8 @@ def step_times(
         report(**{f"{prefix}{attempt}ms": 1e3 * times.median_s}, **phases, level=step.level)
         if attempt != attempts[-1]:  # nothing is compiled for a size whose steps nobody times
             step.run(0, 3, 0, EPOCH_INSTANCES % batch or batch)
-    report(**{f"{prefix}epoch_seconds": times.median_s * EPOCH_INSTANCES / batch, f"{prefix}peak_gb": times.memory_gb})
+    report(**{f"{prefix}epoch_seconds": times.median_s * EPOCH_INSTANCES / batch})
+    report(**({f"{prefix}peak_gb": times.memory_gb} if setting.on_card else {"needs_card": "times,peak_gb"}))
     return step
 
 
@@ -334,7 +340,7 @@ def step_of_50(setting: Setting) -> None:
     size = setting.sizes[0]
     step = step_times(setting, size, "step_")
     if not setting.on_card:
-        report(needs_card="kernel_times,peak_gb")
+        report(needs_card="kernel_times")
         return
     report(kernels_ms=kernel_times(partial(step.run, 0, 4, 0, setting.batch(size)), 15))
 

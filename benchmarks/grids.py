@@ -61,15 +61,23 @@ def standings(table: pd.DataFrame, name: str) -> pd.DataFrame:
         if set(own[grid.axis]) == set(columns):
             gaps = own.pivot_table(index="variant", columns=grid.axis, values="gap_percent").reindex(columns=columns)
             won = {f"{value} best": int(wins(value, len(IN_DISTRIBUTION_ORDER), gaps)) for value in columns}
-            rows[backbone] = gaps.mean().round(2).to_dict() | won
+            paper = {"polar best in the paper": POLAR_WINS[backbone]} if grid.axis == "paradigm" else {}
+            rows[backbone] = gaps.mean().round(2).to_dict() | won | paper
     return pd.DataFrame(rows).T
 
 
 def trainings(histories: pd.DataFrame) -> pd.DataFrame:
-    """Validation gap after the last epoch and seconds of steps of each training."""
-    runs = histories.sort_values("epoch").groupby("run")
-    seconds = runs["seconds"].sum().round()
-    return pd.DataFrame({"validation_gap_percent": runs["validation_gap_percent"].last().round(2), "seconds": seconds})
+    """Validation gap after the last epoch, seconds of steps, and those of an epoch with refinement over one without."""
+    rows = histories.sort_values("epoch")
+    runs, refined = rows.groupby("run"), rows["refined_tours"] > 0
+    means = [rows[kept].groupby("run")["seconds"].mean() for kept in (refined, ~refined)]
+    return pd.DataFrame(
+        {
+            "validation_gap_percent": runs["validation_gap_percent"].last().round(2),
+            "seconds": runs["seconds"].sum().round(),
+            "refined_over_plain": (means[0] / means[1]).round(2),
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/pretrained.py --output docs/pretrained.png
 
 Each training goes on from the weights of the one before it. The histories of the two that ship lie beside their
-weights, that of the first one at n = 50 in ``benchmarks/pretrained.parquet``; of the very first, 110,000 instances at
-n = 20, only the last gap is known. Prints a row for each training.
+weights, that of the first one at n = 50 in ``benchmarks/pretrained.parquet``; that of the very first, 110,000 instances
+at n = 20, was not kept. Prints a row for each training.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from polarvrp.study.shipped import SHIPPED
 
-BEFORE = (110_000, 2.28)
-"""Instances of the very first training, and the validation gap in percent that it ended with (docs/training.md)."""
+BEFORE = 110_000
+"""Instances of the very first training."""
 
 TRAININGS = {
     "polarnet-ple-polar-n20-s1, ships": SHIPPED / "pretrained-n20" / "history.parquet",
@@ -40,7 +40,7 @@ def main() -> None:
 
 def histories() -> pd.DataFrame:
     """Epochs of all trainings, with ``instances`` since the very first one and ``trained_s`` of their own steps."""
-    tables, seen = [], float(BEFORE[0])
+    tables, seen = [], float(BEFORE)
     for training, path in TRAININGS.items():
         rows = pd.read_parquet(path).sort_values("epoch")
         instances = seen + (rows["seconds"] * rows["instances_per_second"]).cumsum()
@@ -57,7 +57,6 @@ def draw(table: pd.DataFrame) -> Figure:
         size = next(size for size in panels if size in str(training))
         thousands = rows["instances"] / 1000
         panels[size].plot(thousands, rows["validation_gap_percent"], "o-", color=f"C{number}", label=training)
-    panels["n20"].plot(BEFORE[0] / 1000, BEFORE[1], "k*", label="polarnet-ple-polar-n20-s0, its end")
     for size, axes in panels.items():
         axes.set_title(f"n = {size[1:]}", fontsize=9)
         axes.set_ylim(0, None)

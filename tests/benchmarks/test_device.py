@@ -43,6 +43,19 @@ def test_a_stage_runs_in_the_interpreter_and_says_what_needs_a_card(device: Modu
     assert "NUMBERS" in (tmp_path / "stages.log").read_text()
 
 
+@pytest.mark.long
+def test_every_stage_runs_without_a_card_and_says_what_needs_one(
+    device: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("triton")
+    everything = list(range(len(device.STAGES)))
+    assert device.run_all(options_of(tmp_path, everything), device.SLOWER_WITHOUT_CARD) == set()
+    lines = [line.split(" ") for line in capsys.readouterr().out.splitlines()]
+    assert [(line[2], line[3]) for line in lines] == [(stage.name, "OK") for stage in device.STAGES]
+    without = {line[2] for line in lines if not any(word.startswith("needs_card=") for word in line)}
+    assert without == {"training"}  # which counts its own seconds
+
+
 STAGE = """
 import sys, time
 number = int(sys.argv[sys.argv.index("--run-stage") + 1])
