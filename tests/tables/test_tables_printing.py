@@ -77,6 +77,25 @@ def test_captions_state_scale_reference_and_instances(quick: Results) -> None:
     assert "mean over instances of 100 · (cost − reference) / reference" in text
     assert r"Gaps are against our PyVRP costs (\*)" in text
     assert "1 to 2 instances each" in text
+    assert "in brackets" not in text
+
+
+def test_means_say_how_many_instances_they_leave_out(folder: ResultsFolder) -> None:
+    """Ours fails on the hard instances, and is the best on the easy one."""
+    for variant in ("CVRP", "VRPMB"):
+        folder.solve("pyvrp", variant, 10, [10.0, 20.0, 20.0])
+        folder.solve(f"{OURS}-n10-s0", variant, 10, [11.0, None, None])
+        folder.solve("cada-shared-rl-n10-s0", variant, 10, [12.0, 24.0, 24.0])
+    folder.solve("polarnet-ple-po-n10-s0", "CVRP", 10, [10.3, 20.6, None])
+    quick, said = Results(folder.root, "quick"), "in brackets counts the instances that the mean before it leaves out"
+    rows = [[cell for cell in row if cell != "1.5s"] for row in rows_of(printed(quick, "in_distribution"))]
+    assert rows[2:4] == [["", "CaDA", "20.000", "20.000%"], ["", "Ours", "**11.000 [2]**", "**10.000% [2]**"]]
+    assert rows[5:7] == [["", "CaDA", "–", "20.000%", "–"], ["", "Ours", "–", "**10.000% [2]**", "–"]]
+    assert rows[-1] == ["polarnet-ple-po", "**3.000% [1]**"]
+    assert printed(quick, "in_distribution").count(said) == 2
+    assert rows_of(printed(quick, "zero_shot"))[1][-2:] == ["**11.00 [2]**", "**10.00% [2]**"]
+    assert said in printed(quick, "zero_shot")
+    assert r"10.00\% [2]" in to_latex(tables(quick, "zero_shot"))
 
 
 def test_every_demonstration_says_that_it_is_no_result(folder: ResultsFolder, quick: Results) -> None:

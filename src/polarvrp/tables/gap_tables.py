@@ -13,7 +13,7 @@ from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
 from polarvrp.study.layout import MASKED, UNSEEN_SPLITS
 from polarvrp.tables.external import external_solutions
-from polarvrp.tables.formats import duration, number, span
+from polarvrp.tables.formats import MISSING, duration, number, span
 from polarvrp.tables.labels import (
     AVERAGE,
     is_external,
@@ -55,6 +55,10 @@ _PROTOCOLS = {
 }
 
 _SHIPPED = "Models marked as shipped come with this package and were trained whatever the scale says."
+_LEFT_OUT = (
+    "A number in brackets counts the instances that the mean before it leaves out, of all its seeds and variants: "
+    "those without a solution or a reference."
+)
 _APART = "Those that were tested on more or fewer instances than the runs beside them are left out of the bold marks."
 
 
@@ -119,11 +123,11 @@ def render_in_distribution(frame: pd.DataFrame, experiment: Experiment) -> list[
         long[["variant", "method"]].drop_duplicates().itertuples(index=False, name=None),
         key=lambda row: (order.index(row[0]), method_rank(row[1], labels)),
     )
-    measures = ("Obj.", "Gap", "Time")
+    measures, means = ("Obj.", "Gap", "Time"), _objectives_and_gaps(long, 3)
     tables = [
         print_table(
-            captioned(frame, experiment, f" ({_counts(frame)})", f"{_facts(frame)} {_TIME}"),
-            [*_objectives_and_gaps(long, 3), written(long, "Time", "seconds", duration)],
+            captioned(frame, experiment, f" ({_counts(frame)})", f"{_facts(frame, means)} {_TIME}"),
+            [*means, written(long, "Time", "seconds", duration)],
             ("Variant", "Method"),
             Axis(("variant", "method"), {row: (row[0], method_label(row[1], labels)) for row in rows}),
             Axis(("num_customers", "measure"), {(n, name): (f"n={n}", name) for n in sizes for name in measures}),
@@ -157,7 +161,7 @@ def render_zero_shot(frame: pd.DataFrame, experiment: Experiment) -> list[Printe
             if (method, protocol) in present
         }
         marks = "".join(PROTOCOL_MARKS[protocol] for _, protocol in present)
-        facts = " ".join([_facts(here), *(said for mark, said in _PROTOCOLS.items() if mark in marks)])
+        facts = " ".join([_facts(here, cells), *(said for mark, said in _PROTOCOLS.items() if mark in marks)])
         tables.append(
             print_table(
                 captioned(here, experiment, f", n={size} ({_counts(here)})", facts),
@@ -179,11 +183,13 @@ def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) 
     """A row a trained run that is none of the compared methods: its average over all variants of the table."""
     runs = frame[others]
     long = _averages(runs, set(frame["variant"]))
-    means = over_seeds(long.assign(method=long["method"].map(stem_of)), ["num_customers", "method"], ["gap_percent"])
+    long, keys = long.assign(method=long["method"].map(stem_of)), ["num_customers", "method"]
+    means = over_seeds(long, keys, ["gap_percent"]).join(long.groupby(keys)["left_out"].sum(), on=keys)
+    gaps = _with_left_out(written(means, "Gap", "gap_percent", number("{:.3f}%"), ("num_customers",)))
     sizes = sorted(runs["num_customers"].unique())
     return print_table(
-        captioned(runs, experiment, ": averages of other trained runs", _facts(runs)),
-        [written(means, "Gap", "gap_percent", number("{:.3f}%"), ("num_customers",))],
+        captioned(runs, experiment, ": averages of other trained runs", _facts(runs, [gaps])),
+        [gaps],
         ("Run",),
         Axis.of("method", sorted(means["method"].unique())),
         Axis(("num_customers",), {size: (f"n={size}", "Gap") for size in sizes}),
@@ -261,7 +267,8 @@ def _averages(frame: pd.DataFrame, variants: Collection[str] = ()) -> pd.DataFra
         members = variants or set(here["variant"])
         means = average_over(here, "variant", members, ["method"], "gap_percent").reset_index()
         references = means["method"].where(means["method"].isin(here["reference"]))
-        rows.append(means.assign(variant=AVERAGE, num_customers=size, reference=references))
+        left_out = means["method"].map(here.groupby("method")["left_out"].sum())
+        rows.append(means.assign(variant=AVERAGE, num_customers=size, reference=references, left_out=left_out))
     return pd.concat(rows)
 
 
@@ -280,6 +287,7 @@ def _as_printed(long: pd.DataFrame) -> pd.DataFrame:
         apart=_apart(long),
     )
     means = over_seeds(long, keys, columns).drop(columns=[f"{name}{SPREAD}" for name in ("objective", "seconds")])
+    means = means.join(long.groupby(keys)["left_out"].sum(), on=keys)
     return means.merge(long[[*keys, "stars", "apart"]].drop_duplicates(keys), on=keys)
 
 
@@ -299,14 +307,22 @@ def _objectives_and_gaps(long: pd.DataFrame, digits: int) -> list[pd.DataFrame]:
     long = long.assign(competes=~long["method"].map(is_external) & ~long["apart"])
     gaps = written(long, "Gap", "gap_percent", number(f"{{:.{digits}f}}%"), among)
     gaps["text"] = gaps["text"].mask(long["stars"], "*")
-    return [written(long, "Obj.", "objective", number(f"{{:.{digits}f}}"), among), gaps]
+    objectives = written(long, "Obj.", "objective", number(f"{{:.{digits}f}}"), among)
+    return [_with_left_out(objectives), _with_left_out(gaps)]
 
 
-def _facts(frame: pd.DataFrame) -> str:
+def _with_left_out(means: pd.DataFrame) -> pd.DataFrame:
+    """Written means, with the number of instances that each leaves out where there are any."""
+    counts = means["left_out"].map(lambda count: f" [{count:,}]" if count else "").astype(object)
+    return means.assign(text=means["text"] + counts.where(means["text"] != MISSING, ""))
+
+
+def _facts(frame: pd.DataFrame, means: Iterable[pd.DataFrame]) -> str:
     against = references_said(frame["reference"])
     said = seeds_said(seeds_of(frame["method"]))
     said += f" {_SHIPPED}" if frame["method"].map(is_shipped).any() else ""
     said += f" {_APART}" if _apart(frame).any() else ""
+    said += f" {_LEFT_OUT}" if any(cells["text"].str.endswith("]").any() for cells in means) else ""
     return f"Gaps are against {against} (*); averages are plain means over variants.{said}"
 
 
