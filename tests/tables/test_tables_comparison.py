@@ -300,6 +300,14 @@ def test_misprints_are_those_that_published_solutions_and_printed_costs_contradi
     assert cells["in_distribution", "VRPBLTW-n50", "pyvrp objective"]["note"].startswith("misprint: ")
     assert cells["in_distribution", "CVRP-n50", "pyvrp objective"]["note"] is None
     assert cells["zero_shot", "VRPMB-n100", "published-ortools gap_percent"]["note"].startswith("definition: ")
+    baselines = [f"{name}-shared-rl" for name in ("mtpomo", "mvmoe", "routefinder", "cada", "moses")]
+    apart = {
+        column.removesuffix(" gap_percent")
+        for (_, row, column), line in cells.items()
+        if row in ("MDVRP-n100", "average-n100") and "first depot" in str(line["note"])
+    }
+    assert apart == {*baselines, *(f"{stem} objective" for stem in baselines)}
+    assert cells["zero_shot", "VRPMB-n100", "cada-shared-rl gap_percent"]["note"] is None
 
 
 def test_misprints_and_definitions_are_printed(folder: ResultsFolder, paper: Results) -> None:

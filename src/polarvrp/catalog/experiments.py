@@ -79,7 +79,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             caption="Mean cost and gap on the 32 variants with mixed backhauls or several depots, none of which is "
             "one of the paper's training variants, by the rules of the problem and by those of the published "
             "environments; models of one size, over all instances of each test set. "
-            f"{_GAP}. Bold marks the best trained policy.",
+            f"{_GAP}. Bold marks the best trained policy. The paper's mean gaps of MTPOMO, MVMoE, RouteFinder, CaDA "
+            "and MoSES, 31 to 41%, need not repeat: with several depots their authors' code embeds the first alone as "
+            "a depot and starts each tour at one depot, in turn; ours embeds all as depots and starts at each.",
             runs="polarvrp.study.experiments:transfer_runs",
             rows="polarvrp.tables.gap_tables:zero_shot",
             render="polarvrp.tables.gap_tables:render_zero_shot",
