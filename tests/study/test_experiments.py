@@ -15,6 +15,7 @@ from polarvrp.study.experiments import (
     ablation_runs,
     asked_runs,
     experiment_runs,
+    is_compared,
     main_runs,
     masked_runs,
     study_runs,
@@ -22,8 +23,6 @@ from polarvrp.study.experiments import (
 )
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import train_spec
-from polarvrp.tables.ablations import at_defaults
-from polarvrp.tables.sweeps import in_sweep, sweep_of
 
 
 def test_main_tables_compare_the_seven_networks_of_the_paper(paper: StudyConfig) -> None:
@@ -148,6 +147,17 @@ def test_configurations_beyond_the_paper(paper: StudyConfig) -> None:
 
 def test_tables_of_the_paper_leave_runs_on_all_variants_out() -> None:
     seen, every = parse_run("polarnet-ple-polar-n50-s0"), parse_run("polarnet-ple-polar-n50-all-s0")
-    assert [at_defaults(run) for run in (seen, every)] == [True, False]
-    sweep = sweep_of(EXPERIMENTS["task_experts"])
-    assert [in_sweep(run, sweep) for run in (seen, every)] == [True, False]
+    for name in ("encoder_settings", "task_experts", "training_cost"):
+        assert [is_compared(run, EXPERIMENTS[name]) for run in (seen, every)] == [True, False]
+
+
+def test_tables_find_the_runs_that_the_study_makes_for_them(paper: StudyConfig) -> None:
+    """And no other of the runs that any experiment compares."""
+    whole = paper.replace(grid_backbones=backbones.grid_backbones())
+    every = {run for name in EXPERIMENTS for run in experiment_runs(whole, name)}
+    for name, record in EXPERIMENTS.items():
+        if record.grid or record.sweep or record.methods:
+            made = set(experiment_runs(whole, name))
+            sizes = {run.num_customers for run in made}
+            found = {run for run in every if is_compared(run, record) and run.num_customers in sizes}
+            assert made == found, name

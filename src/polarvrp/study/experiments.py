@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations
@@ -19,6 +20,14 @@ from polarvrp.study.specs import ablation_defaults
 
 WHOLE_STUDY = frozenset({"all", "train", "policies", "evaluate", "tables", "figures", "report"})
 """Targets of the workflow that make every run of the study."""
+
+
+class Network(NamedTuple):
+    """What a run trains, and how."""
+
+    backbone: str
+    encoder: str
+    paradigm: str
 
 
 def main_runs(study: StudyConfig, experiment: Experiment | None = None) -> list[RunSpec]:
@@ -50,15 +59,7 @@ def sample_run(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
 
 def grid_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of a grid: the study's backbones along the grid's axis."""
-    assert experiment.grid is not None
-    grid, cells = experiment.grid, list[dict[str, Any]]()
-    for name in study.grid_backbones:
-        if grid.axis == "paradigm":
-            cells += [{"backbone": name, "encoder": own_encoder(name), "paradigm": value} for value in PARADIGMS]
-        else:
-            encoders = [value for value in BACKBONES[name].encoders if grid.values is None or value in grid.values]
-            cells += [{"backbone": name, "encoder": value, "paradigm": grid.paradigm} for value in encoders]
-    return _small_runs(study, cells)
+    return _small_runs(study, (network._asdict() for network in compared_networks(experiment, study.grid_backbones)))
 
 
 def sweep_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
@@ -70,14 +71,9 @@ def sweep_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     return _small_runs(
         study,
         (
-            {
-                "backbone": sweep.backbone,
-                "encoder": sweep.encoder,
-                "paradigm": paradigm,
-                sweep.setting: None if value == default else value,
-            }
+            {**network._asdict(), sweep.setting: None if value == default else value}
             for value in values
-            for paradigm in sweep.paradigms
+            for network in compared_networks(experiment)
         ),
     )
 
@@ -90,15 +86,9 @@ def small_method_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpe
 def cost_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of an experiment's own methods at every size."""
     return [
-        RunSpec(
-            backbone=str(method.backbone),
-            encoder=str(method.encoder),
-            paradigm=str(method.paradigm),
-            num_customers=size.num_customers,
-            seed=seed,
-        )
+        RunSpec(**network._asdict(), num_customers=size.num_customers, seed=seed)
         for size in study.sizes
-        for method in experiment.methods
+        for network in compared_networks(experiment)
         for seed in study.seeds
     ]
 
@@ -106,6 +96,40 @@ def cost_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
 def no_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of an experiment that needs none."""
     return []
+
+
+def compared_networks(experiment: Experiment, backbones: Iterable[str] | None = None) -> list[Network]:
+    """Networks that a grid, a sweep or an experiment with methods of its own compares, in order.
+
+    Args:
+        experiment: One of these.
+        backbones: Of a grid, all of the paper's unless some are named.
+    """
+    grid, sweep = experiment.grid, experiment.sweep
+    if sweep is not None:
+        return [Network(sweep.backbone, sweep.encoder, paradigm) for paradigm in sweep.paradigms]
+    if grid is None:
+        return [Network(str(one.backbone), str(one.encoder), str(one.paradigm)) for one in experiment.methods]
+    names = grid_backbones() if backbones is None else backbones
+    if grid.axis == "paradigm":
+        networks = [Network(name, own_encoder(name), value) for name in names for value in PARADIGMS]
+    else:
+        networks = [Network(name, value, str(grid.paradigm)) for name in names for value in BACKBONES[name].encoders]
+    return [one for one in networks if grid.values is None or getattr(one, grid.axis) in grid.values]
+
+
+def is_compared(run: RunSpec, experiment: Experiment) -> bool:
+    """Whether an experiment compares a run, whatever its size, its seed and, in a sweep, the swept value.
+
+    Other settings are at their defaults, of which its name says nothing.
+
+    Args:
+        run: Any run.
+        experiment: As of ``compared_networks``.
+    """
+    sweep = experiment.sweep
+    plain = run if sweep is None else replace(run, **{sweep.setting: None})  # type: ignore[arg-type]
+    return not plain.departures and (run.backbone, run.encoder, run.paradigm) in compared_networks(experiment)
 
 
 def own_encoder(backbone: str) -> str:

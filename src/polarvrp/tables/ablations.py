@@ -6,28 +6,18 @@ from typing import Any
 import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
+from polarvrp.study.experiments import is_compared
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.gap_tables import gap_row
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER
 from polarvrp.tables.sources import Results
 
 
-def at_defaults(run: RunSpec) -> bool:
-    """Whether a run's name says nothing but what it trains, its size and its seed."""
-    return not run.departures
-
-
-def smallest_size(runs: Iterable[RunSpec]) -> list[RunSpec]:
-    """Runs of the smaller size, the one that ablations are made at."""
-    kept = list(runs)
+def small_runs(runs: Iterable[RunSpec], experiment: Experiment) -> list[RunSpec]:
+    """Runs among others that an experiment compares, of the smaller size, the one that ablations are made at."""
+    kept = [run for run in runs if is_compared(run, experiment)]
     smallest = min((run.num_customers for run in kept), default=0)
     return [run for run in kept if run.num_customers == smallest]
-
-
-def method_runs(runs: Iterable[RunSpec], experiment: Experiment) -> list[RunSpec]:
-    """Runs among others of an experiment's own methods, at the smaller size."""
-    stems = {method.stem for method in experiment.methods}
-    return smallest_size(run for run in runs if run.stem in stems and at_defaults(run))
 
 
 def cell_gaps(results: Results, cells: Mapping[RunSpec, Mapping[str, Any]]) -> pd.DataFrame:

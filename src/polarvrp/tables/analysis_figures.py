@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import Experiment
-from polarvrp.tables.ablations import method_runs
+from polarvrp.tables.ablations import small_runs
 from polarvrp.tables.architectures import NETWORK, network_label
 from polarvrp.tables.drawing import COLOURS, MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.embeddings import embedding_runs, embeddings_of
@@ -31,7 +31,7 @@ _GAPS = {"mean_cost_gap": "cost", "mean_policy_gap": "α · log-likelihood"}
 
 def margins(results: Results, experiment: Experiment) -> Figure:
     """Margins by epoch, a panel a metric and tolerance, a line a training; epochs with refinement shaded."""
-    runs = method_runs(results.analysed_runs(MARGINS), experiment)
+    runs = small_runs(results.analysed_runs(MARGINS), experiment)
     if not runs:
         raise missing_analysis(results, experiment)
     frames = {run: margins_of(results, run) for run in runs}
@@ -65,7 +65,7 @@ def margins(results: Results, experiment: Experiment) -> Figure:
 
 def contributions(results: Results, experiment: Experiment) -> Figure:
     """Stacked shares of the experts, a panel a layer, a bar a variant; means over seeds."""
-    runs = method_runs(results.analysed_runs(EXPERTS), experiment)
+    runs = small_runs(results.analysed_runs(EXPERTS), experiment)
     if not runs:
         raise missing_analysis(results, experiment)
     long = pd.concat([experts_of(results, run) for run in runs])

@@ -8,8 +8,8 @@ from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.study.runs import RunSpec
+from polarvrp.tables.ablations import small_runs
 from polarvrp.tables.formats import number
-from polarvrp.tables.grids import grid_runs
 from polarvrp.tables.means import over_seeds
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
 from polarvrp.tables.sources import Results
@@ -36,7 +36,7 @@ def embeddings(results: Results, experiment: Experiment) -> pd.DataFrame:
 
 def embedding_runs(results: Results, experiment: Experiment) -> list[RunSpec]:
     """Analysed runs of the grid, backbones and encoders in the catalog's order."""
-    runs = grid_runs(results.analysed_runs(EMBEDDINGS), experiment)
+    runs = small_runs(results.analysed_runs(EMBEDDINGS), experiment)
     backbones, encoders = list(grid_backbones()), list(ENCODERS)
     return sorted(runs, key=lambda run: (backbones.index(run.backbone), encoders.index(run.encoder), run.seed))
 

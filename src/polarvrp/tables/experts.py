@@ -5,10 +5,9 @@ import pandas as pd
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.study.runs import RunSpec
-from polarvrp.tables.ablations import method_runs
+from polarvrp.tables.ablations import small_runs
 from polarvrp.tables.comparison import compare_columns
 from polarvrp.tables.formats import number
-from polarvrp.tables.grids import grid_runs
 from polarvrp.tables.labels import variant_rank
 from polarvrp.tables.means import complete_mean, over_seeds
 from polarvrp.tables.paper import PAPER_SIZES, read_paper
@@ -24,7 +23,7 @@ COLUMNS = ("layer", "variant", "expert", "gate", "weight", "norm", "percent", "i
 def expert_contributions(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Share of each expert in the norms of the gated terms, mean over the variants, a row a layer and seed."""
     parts = []
-    for run in method_runs(results.analysed_runs(EXPERTS), experiment):
+    for run in small_runs(results.analysed_runs(EXPERTS), experiment):
         frame = experts_of(results, run)
         means = frame.groupby(["layer", "expert"], sort=False)["percent"].agg(complete_mean).unstack()
         means = means.add_suffix("_percent").reindex(columns=list(experiment.values))
@@ -38,7 +37,7 @@ def expert_contributions(results: Results, experiment: Experiment) -> pd.DataFra
 def gate_weights(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Gates, weights and norms of every backbone of the grid, a row a variant, layer, expert and seed."""
     parts = []
-    for run in grid_runs(results.analysed_runs(EXPERTS), experiment):
+    for run in small_runs(results.analysed_runs(EXPERTS), experiment):
         frame = experts_of(results, run).rename(columns={"percent": "contribution_percent"})
         parts.append(frame.assign(backbone=run.backbone, seed=run.seed, num_customers=run.num_customers, runs=run.name))
     if not parts:

@@ -1,6 +1,6 @@
 """Long tables of the grids: the gap of each backbone along one axis, the training paradigm or the encoder."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -8,9 +8,7 @@ from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import Experiment, Grid
 from polarvrp.catalog.paradigms import PARADIGMS
-from polarvrp.study.experiments import own_encoder
-from polarvrp.study.runs import RunSpec
-from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
+from polarvrp.tables.ablations import cell_gaps, small_runs
 from polarvrp.tables.formats import count, number
 from polarvrp.tables.labels import AVERAGE, references_said, variant_rank
 from polarvrp.tables.means import average_over, over_seeds
@@ -21,7 +19,7 @@ from polarvrp.tables.sources import Results
 def grid_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     """Gap on each training variant of the grid's backbones at each value of its axis, a row a seed."""
     grid = grid_of(experiment)
-    runs = grid_runs(results.evaluated_runs(), experiment)
+    runs = small_runs(results.evaluated_runs(), experiment)
     cells = {run: {"backbone": run.backbone, grid.axis: getattr(run, grid.axis)} for run in runs}
     gaps = cell_gaps(results, cells)
     ranks = {name: rank for rank, name in enumerate((*grid_backbones(), *axis_labels(grid)))}
@@ -34,7 +32,7 @@ def encoder_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     gaps = grid_rows(results, experiment)
     if gaps.empty:
         return gaps
-    runs = grid_runs(results.evaluated_runs(), experiment)
+    runs = small_runs(results.evaluated_runs(), experiment)
     counts = {(run.backbone, run.encoder): results.recorded(run, "parameters") for run in runs}
     return gaps.assign(parameters=[counts[cell] for cell in zip(gaps["backbone"], gaps["encoder"], strict=True)])
 
@@ -95,15 +93,3 @@ def _printed(frame: pd.DataFrame, experiment: Experiment, counts: Mapping[str, s
         Axis(("backbone", axis), columns),
         summary=len(rows) - len(variants),
     )
-
-
-def grid_runs(runs: Iterable[RunSpec], experiment: Experiment) -> list[RunSpec]:
-    """Runs among others that belong to an experiment's grid: of the smaller size, other settings at defaults."""
-    grid = grid_of(experiment)
-
-    def in_grid(run: RunSpec) -> bool:
-        held = run.encoder == own_encoder(run.backbone) if grid.paradigm is None else run.paradigm == grid.paradigm
-        wanted = grid.values is None or getattr(run, grid.axis) in grid.values
-        return held and wanted and at_defaults(run) and run.backbone in grid_backbones()
-
-    return smallest_size(run for run in runs if in_grid(run))

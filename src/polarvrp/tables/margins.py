@@ -4,7 +4,7 @@ import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.study.runs import RunSpec
-from polarvrp.tables.ablations import method_runs
+from polarvrp.tables.ablations import small_runs
 from polarvrp.tables.comparison import compare_columns
 from polarvrp.tables.formats import number
 from polarvrp.tables.means import over_seeds
@@ -30,7 +30,7 @@ def preference_margins(results: Results, experiment: Experiment) -> pd.DataFrame
     Each number is that of all preferred pairs of those epochs together. A seed needs its refining training; the column
     of one that is missing beside it is empty.
     """
-    analysed = method_runs(results.analysed_runs(MARGINS), experiment)
+    analysed = small_runs(results.analysed_runs(MARGINS), experiment)
     margins = {(run.paradigm, run.seed): margins_of(results, run) for run in analysed}
     paradigms = [str(method.paradigm) for method in experiment.methods]
     rows = []

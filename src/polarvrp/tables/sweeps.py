@@ -1,13 +1,11 @@
 """Long tables of the sweeps: mean gap and epoch times of trainings that differ in one value."""
 
-from dataclasses import replace
-
 import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment, Sweep
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.study.runs import RunSpec
-from polarvrp.tables.ablations import at_defaults, cell_gaps, smallest_size
+from polarvrp.tables.ablations import cell_gaps, small_runs
 from polarvrp.tables.formats import duration, number
 from polarvrp.tables.labels import references_said
 from polarvrp.tables.means import complete_mean, over_seeds
@@ -23,7 +21,7 @@ def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     One value alone, which is the default run of another table, makes no sweep and no rows.
     """
     sweep = sweep_of(experiment)
-    runs = smallest_size(run for run in results.evaluated_runs() if in_sweep(run, sweep))
+    runs = small_runs(results.evaluated_runs(), experiment)
     cells = {run: {sweep.column: _swept_value(results, run, sweep), "paradigm": run.paradigm} for run in runs}
     gaps, keys = cell_gaps(results, cells), [sweep.column, "paradigm", "seed"]
     if gaps.empty or gaps[sweep.column].nunique() < 2:
@@ -79,12 +77,6 @@ def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTab
             Axis(("paradigm", "measure"), columns),
         )
     ]
-
-
-def in_sweep(run: RunSpec, sweep: Sweep) -> bool:
-    """Whether a run differs from the default one in the swept setting alone, if at all."""
-    trained_alike = (run.backbone, run.encoder) == (sweep.backbone, sweep.encoder) and run.paradigm in sweep.paradigms
-    return trained_alike and at_defaults(replace(run, **{sweep.setting: None}))  # type: ignore[arg-type]
 
 
 def _swept_value(results: Results, run: RunSpec, sweep: Sweep) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from polarvrp.catalog.experiments import Experiment
-from polarvrp.tables.ablations import at_defaults
+from polarvrp.study.experiments import is_compared
 from polarvrp.tables.formats import duration, number, span
 from polarvrp.tables.labels import method_label, method_rank, seed_of, stem_of
 from polarvrp.tables.means import SPREAD, complete_mean, over_seeds
@@ -21,7 +21,7 @@ def training_cost(results: Results, experiment: Experiment) -> pd.DataFrame:
     labels = _labels(experiment)
     rows: list[dict[str, Any]] = []
     for run in results.trained_runs():
-        if not at_defaults(run) or run.stem not in labels:
+        if not is_compared(run, experiment):
             continue
         history, metadata = results.history(run), results.metadata(run)
         row = {"method": run.method, "num_customers": run.num_customers, **epoch_costs(history)}
