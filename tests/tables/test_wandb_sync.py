@@ -18,7 +18,7 @@ from polarvrp.solutions.rows import SolutionRow
 from polarvrp.solutions.solutions import write_solutions
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import parse_run
-from polarvrp.tables.wandb_results import compared_runs, run_content, study_content
+from polarvrp.tables.wandb_results import compared_runs, run_content, study_content, table_scales
 
 OURS, OTHER, UNFINISHED = "polarnet-ple-polar-n10-s0", "polarnet-ple-po-n10-s0", "polarnet-shared-po-n10-s0"
 ROW = {
@@ -175,5 +175,6 @@ def test_each_table_goes_by_its_own_scale(tmp_path: Path) -> None:
     row: dict[str, object] = {"variant": "CVRP", "num_customers": 50, "method": "pyvrp", "gap_percent": 0.0}
     write_table(layout, "in_distribution", [row], "paper")
     write_table(layout, "zero_shot", [{**row, "protocol": "strict"}])
-    scale, content = study_content(layout, [])
-    assert scale == "paper" and set(content.artifacts) == {"paper-in_distribution", "quick-zero_shot"}
+    scales = table_scales(layout)
+    assert scales == {"in_distribution": "paper", "zero_shot": "quick"}
+    assert set(study_content(layout, [], scales).artifacts) == {"paper-in_distribution", "quick-zero_shot"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -55,18 +55,22 @@ def run_content(layout: Layout, run: RunSpec, pictures: Path) -> Content:
     return Content(summary=summary, tables=tables, images=images if summary else {})
 
 
-def study_content(layout: Layout, runs: Sequence[RunSpec]) -> tuple[str | None, Content]:
-    """Scale of the first table, and content of the run that holds a study's tables and compares its trainings.
+def table_scales(layout: Layout) -> dict[str, str]:
+    """Scale of each table that was built; scales may share a folder, so that each table says for itself."""
+    built = [name for name in EXPERIMENTS if exists(layout.table(name))]
+    return {name: str(read_frame(layout.table(name), ["scale"])["scale"].iloc[0]) for name in built}
+
+
+def study_content(layout: Layout, runs: Sequence[RunSpec], scales: Mapping[str, str]) -> Content:
+    """Content of the run that holds a study's tables and compares its trainings.
 
     Args:
         layout: Of the results.
         runs: Trained runs.
+        scales: Its tables, as ``table_scales``.
     """
-    built = [name for name in EXPERIMENTS if exists(layout.table(name))]
-    paths = {name: [path for end in TABLE_SUFFIXES if exists(path := layout.table(name, end))] for name in built}
-    # Scales may share a folder, so that each table says for itself of which it is.
-    scales = {name: str(read_frame(layout.table(name), ["scale"])["scale"].iloc[0]) for name in built}
-    gaps = _mean_gaps(layout, runs) if "in_distribution" in built else {}
+    paths = {name: [path for end in TABLE_SUFFIXES if exists(path := layout.table(name, end))] for name in scales}
+    gaps = _mean_gaps(layout, runs) if "in_distribution" in scales else {}
     charts: dict[str, Chart] = {}
     for axis in AXES:
         compared = compared_runs(runs, axis)
@@ -82,9 +86,9 @@ def study_content(layout: Layout, runs: Sequence[RunSpec]) -> tuple[str | None, 
                 y="validation_gap_percent",
                 line="run",
             )
-    return next(iter(scales.values()), None), Content(
+    return Content(
         summary={f"in_distribution/{run}/gap_percent": gap for run, gap in gaps.items()},
-        charts=charts if built else {},
+        charts=charts if scales else {},
         artifacts={f"{scales[name]}-{name}": files for name, files in paths.items()},
     )
 

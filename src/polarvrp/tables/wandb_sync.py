@@ -10,7 +10,7 @@ from polarvrp.errors import DataError
 from polarvrp.study.layout import Layout
 from polarvrp.study.runs import RunSpec, is_run_name, parse_run
 from polarvrp.study.specs import fingerprint
-from polarvrp.tables.wandb_results import run_content, study_content
+from polarvrp.tables.wandb_results import run_content, study_content, table_scales
 from polarvrp.training.recorded import read_training, read_unfinished
 from polarvrp.training.tracking import MARKER, catch_up, replay, snapshot
 from polarvrp.training.wandb_ledger import Ledger
@@ -47,11 +47,11 @@ def sync(layout: Layout, runs: Sequence[RunSpec], mode: Mode, whole: bool) -> It
     trained = [run for run in runs if layout.history(run.name).is_file()]
     for run in trained:
         yield from _sync_results(layout, run, mode)
-    if whole:
-        scale, content = study_content(layout, trained)
-        if content.artifacts:
-            name = f"{scale}-tables"
-            yield name, _publish(layout, name, "tables", content, mode, scale, [str(scale)], {})
+    scales = table_scales(layout) if whole else {}
+    if scales:
+        scale, content = next(iter(scales.values())), study_content(layout, trained, scales)
+        name = f"{scale}-tables"
+        yield name, _publish(layout, name, "tables", content, mode, scale, [scale], {})
 
 
 def _sync_history(layout: Layout, run: RunSpec, mode: Mode) -> str | None:
