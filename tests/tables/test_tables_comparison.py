@@ -1,6 +1,7 @@
 """The paper's numbers beside ours: right cells, right averages, nothing compared that does not correspond."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -251,6 +252,18 @@ def test_claims_are_computed_from_our_tables(folder: ResultsFolder, paper: Resul
     assert found["refinement from the first epoch on", "percent more time"] == pytest.approx(50)
     assert found["best neural method, n=100", "of 16 variants"] is None
     assert found["best neural method, Set-X", "of 100 instances"] is None
+
+
+def test_ours_is_found_whatever_its_row_is_labelled(
+    folder: ResultsFolder, paper: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.evaluate(f"{OURS}-n50-s0", 3.0, reference=30.0)
+    build_tables(paper, ["in_distribution"])
+    rows = table_rows(paper, "paper_comparison")
+    assert any(row["ours"] is not None for row in rows if row["column"] == f"{OURS} gap_percent")
+    monkeypatch.setitem(METHODS, OURS, replace(METHODS[OURS], label="POLAR net"))
+    misprints.cache_clear()
+    assert table_rows(paper, "paper_comparison") == rows
 
 
 def test_ours_is_compared_with_one_method_on_unseen_variants_whatever_the_others_lack() -> None:

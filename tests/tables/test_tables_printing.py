@@ -1,6 +1,7 @@
 """Printed tables: pivot, order, averages, emphasis, and the line that no demonstration lacks."""
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from helpers.printed_tables import table
 from helpers.results_folder import ResultsFolder
 from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.methods import METHODS
 from polarvrp.tables.build import build_table, print_experiment
 from polarvrp.tables.formats import duration, minus, number
-from polarvrp.tables.labels import catalog_labels, method_label
+from polarvrp.tables.labels import catalog_labels, method_label, shipped_method
 from polarvrp.tables.latex import to_latex
 from polarvrp.tables.printing import PrintedTable, to_html, to_markdown, written
 from polarvrp.tables.sources import Results
@@ -247,6 +249,13 @@ def test_html_marks_the_best_ours_and_averages_and_escapes() -> None:
     assert classes["1"] == {"best"} and classes["&lt;2&gt;"] == {"ours"}
     assert classes["3"] == {"ours", "summary", "block"} and classes["CaDA"] == {"head"}
     assert '<table id="T_mine" class="printed heads-2">' in page
+
+
+def test_html_marks_ours_whatever_its_row_is_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, OURS, replace(METHODS[OURS], label="POLAR net"))
+    page = to_html(table([["CVRP", "CaDA", "1"], ["CVRP", "POLAR net, seed 3", "2"]], heads=2), "mine")
+    assert re.findall(r'ours\s*" >(.*?)</td>', page) == ["CVRP", "POLAR net, seed 3", "2"]
+    assert method_label(shipped_method(50), catalog_labels()) == "POLAR net (shipped, n=50)"
 
 
 def test_sentences_are_set_to_the_left() -> None:

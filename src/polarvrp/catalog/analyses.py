@@ -1,10 +1,9 @@
 """Experiments that look into trained models and their trainings, where the others compare costs."""
 
-from polarvrp.catalog.experiment import INTEGER, REAL, TEXT, Experiment, Figure, Grid
-from polarvrp.catalog.methods import Method
+from dataclasses import replace
 
-OWN_MODEL = {"backbone": "polarnet", "encoder": "ple"}
-"""The paper's own network, which most analyses look into."""
+from polarvrp.catalog.experiment import INTEGER, REAL, TEXT, Experiment, Figure, Grid
+from polarvrp.catalog.methods import OWN
 
 _USE_OF_EXPERTS = "in each layer's update of the task stream, over the first instances of each test set"
 
@@ -24,8 +23,8 @@ ANALYSES: tuple[Experiment, ...] = (
         needs=("margins",),
         group="analysis",
         methods=(
-            Method(label="PO", **OWN_MODEL, paradigm="po"),
-            Method(label="POLAR", **OWN_MODEL, paradigm="polar"),
+            replace(OWN, label="PO", paradigm="po"),
+            replace(OWN, label="POLAR"),
         ),
         paper="polarvrp.tables.margins:compare_margins",
         figure=Figure(
@@ -50,7 +49,7 @@ ANALYSES: tuple[Experiment, ...] = (
         },
         needs=("experts",),
         group="analysis",
-        methods=(Method(label="Ours", **OWN_MODEL, paradigm="polar"),),
+        methods=(OWN,),
         paper="polarvrp.tables.experts:compare_contributions",
         figure=Figure(
             title="Contributions of the PLE experts by variant",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from polarvrp.catalog.methods import Method
+from polarvrp.catalog.methods import OWN, Method
 
 INTEGER, REAL, TEXT = "int64", "float64", "string"
 """Types of columns, as Arrow names them."""
@@ -58,7 +58,7 @@ class Sweep:
     symbol: str
     encoder: str
     paradigms: tuple[str, ...] = ("polar",)
-    backbone: str = "polarnet"
+    backbone: str = str(OWN.backbone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from polarvrp.catalog.backbones import BACKBONES
-from polarvrp.catalog.methods import METHODS
-from polarvrp.tables.labels import OURS, as_in_the_paper
+from polarvrp.catalog.methods import METHODS, OWN
+from polarvrp.tables.labels import as_in_the_paper, printed_stems
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, ZERO_SHOT_ORDER
 
@@ -93,7 +93,7 @@ def _main_claims() -> list[Claim]:
                 "percent",
                 percent,
                 f"Abstract; {MAIN}",
-                partial(_reduction, num_customers=size, rival=_stem_of(label)),
+                partial(_reduction, num_customers=size, rival=printed_stems()[label]),
             )
             for size, percent in zip(PAPER_SIZES, percents, strict=True)
         ]
@@ -131,7 +131,7 @@ def _transfer_claims() -> list[Claim]:
                 "percent",
                 percent,
                 PUBLIC,
-                partial(_set_x_reduction, rival=_stem_of(label)),
+                partial(_set_x_reduction, rival=printed_stems()[label]),
             )
             for label, percent in (("RouteFinder", 30.5), ("MoSES(CaDA)", 30.6))
         ),
@@ -150,16 +150,11 @@ def _transfer_claims() -> list[Claim]:
                 "of 32 variants",
                 number,
                 zero_shot,
-                partial(_unseen_wins, variants=ZERO_SHOT_ORDER, rivals=[_stem_of(label)]),
+                partial(_unseen_wins, variants=ZERO_SHOT_ORDER, rivals=[printed_stems()[label]]),
             )
             for label, number in UNSEEN_WINS.items()
         ),
     ]
-
-
-def _stem_of(label: str) -> str:
-    """Method of a label in the main tables."""
-    return next(stem for stem, record in METHODS.items() if record.label == label)
 
 
 def wins(ours: str, members: int, *numbers: pd.DataFrame) -> float:
@@ -197,10 +192,6 @@ def reduction_percent(gaps: pd.DataFrame, ours: str, rival: str, members: int) -
     return 100 * (other - mine) / other
 
 
-def _ours() -> str:
-    return next(stem for stem, record in METHODS.items() if record.label == OURS)
-
-
 def _of_size(tables: Tables, name: str, num_customers: int) -> pd.DataFrame | None:
     frame = tables.get(name)
     return None if frame is None else frame[frame["num_customers"] == num_customers]
@@ -213,14 +204,14 @@ def _wins_of(tables: Tables, name: str, num_customers: int) -> float:
     frame = as_in_the_paper(frame)
     order = ZERO_SHOT_ORDER if name == "zero_shot" else IN_DISTRIBUTION_ORDER
     gaps, costs = (method_gaps(frame, "variant", column) for column in ("gap_percent", "objective"))
-    return wins(_ours(), len(order), gaps, costs)
+    return wins(OWN.stem, len(order), gaps, costs)
 
 
 def _reduction(tables: Tables, num_customers: int, rival: str) -> float:
     frame = _of_size(tables, "in_distribution", num_customers)
     if frame is None:
         return math.nan
-    return reduction_percent(method_gaps(frame, "variant"), _ours(), rival, len(IN_DISTRIBUTION_ORDER))
+    return reduction_percent(method_gaps(frame, "variant"), OWN.stem, rival, len(IN_DISTRIBUTION_ORDER))
 
 
 def _mixed_wins(tables: Tables) -> float:
@@ -238,7 +229,7 @@ def _unseen_wins(tables: Tables, variants: Sequence[str], rivals: Sequence[str] 
         return math.nan
     frame = as_in_the_paper(frame)
     gaps = method_gaps(frame[frame["variant"].isin(variants)], "variant")
-    return wins(_ours(), len(variants), gaps if rivals is None else gaps[[*rivals, _ours()]])
+    return wins(OWN.stem, len(variants), gaps if rivals is None else gaps[[*rivals, OWN.stem]])
 
 
 def _set_x_gaps(tables: Tables) -> pd.DataFrame:
@@ -251,11 +242,11 @@ def _set_x_gaps(tables: Tables) -> pd.DataFrame:
 
 
 def _set_x_wins(tables: Tables) -> float:
-    return wins(_ours(), SET_X_INSTANCES, _set_x_gaps(tables))
+    return wins(OWN.stem, SET_X_INSTANCES, _set_x_gaps(tables))
 
 
 def _set_x_reduction(tables: Tables, rival: str) -> float:
-    return reduction_percent(_set_x_gaps(tables), _ours(), rival, SET_X_INSTANCES)
+    return reduction_percent(_set_x_gaps(tables), OWN.stem, rival, SET_X_INSTANCES)
 
 
 def _paradigm_wins(tables: Tables, backbone: str) -> float:

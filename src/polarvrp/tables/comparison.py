@@ -5,13 +5,13 @@ from typing import Any
 import pandas as pd
 
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, tables
-from polarvrp.catalog.methods import METHODS, PUBLISHED, SOLVERS
+from polarvrp.catalog.methods import METHODS, OWN, PUBLISHED, SOLVERS
 from polarvrp.catalog.records import resolve
 from polarvrp.tables.claims import CLAIMS, compare_claims
 from polarvrp.tables.formats import plain
 from polarvrp.tables.frames import arrow_schema, typed
 from polarvrp.tables.grids import axis_labels, grid_of
-from polarvrp.tables.labels import OURS, as_in_the_paper, is_external, is_shipped, shipped_method
+from polarvrp.tables.labels import OURS, as_in_the_paper, is_external, is_shipped, printed_stems, shipped_method
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.notes import DEFINITIONS, MISPRINT, note_of
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, SOLVER_CORES, read_paper
@@ -134,14 +134,13 @@ def compare_set_x(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
 
 def compare_paradigms(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     """Mean gap of our backbone under each paradigm."""
-    backbone = next(record.backbone for record in METHODS.values() if record.label == OURS)
-    rows = ours[(ours["backbone"] == backbone) & (ours["num_customers"] == min(PAPER_SIZES))]
+    rows = ours[(ours["backbone"] == OWN.backbone) & (ours["num_customers"] == min(PAPER_SIZES))]
     means = average_over(rows, "variant", IN_DISTRIBUTION_ORDER, ["paradigm", "seed"], "gap_percent")
     means = means.groupby("paradigm").agg(complete_mean)
     names = list(axis_labels(grid_of(experiment)))
     paper = read_paper("paradigms_ours").set_index("paradigm")["mean_gap_percent"]
     columns = {"column": names, "paper": paper.reindex(names).array, "ours": means.reindex(names).array}
-    return pd.DataFrame({"row": f"{AVERAGE} {backbone}", **columns})
+    return pd.DataFrame({"row": f"{AVERAGE} {OWN.backbone}", **columns})
 
 
 def compare_refinement_start(ours: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
@@ -207,9 +206,7 @@ def _by_stem(paper: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     A solver stands twice, as we ran it and as published, and so does our method where shipped models are among ours.
     """
     stems = {
-        record.label: [name for name in (stem, PUBLISHED + stem) if name in METHODS]
-        for stem, record in METHODS.items()
-        if not stem.startswith(PUBLISHED)
+        label: [name for name in (stem, PUBLISHED + stem) if name in METHODS] for label, stem in printed_stems().items()
     }
     stems[OURS] = [*stems[OURS], *sorted({method for method in ours["method"] if is_shipped(method)})]
     lines = paper.assign(stem=paper["method"].map(stems)).explode("stem", ignore_index=True)

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from polarvrp.catalog.methods import EXTERNAL, METHODS, PUBLISHED, SOLVERS
+from polarvrp.catalog.backbones import BACKBONES
+from polarvrp.catalog.methods import EXTERNAL, METHODS, OWN, PUBLISHED, SOLVERS
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
 
 _VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER, *ZERO_SHOT_ORDER))}
 
 OURS = "Ours"
-"""The paper's label of its own method and network."""
+"""What the paper's tables call its own method."""
 
 _REFERENCES = {
     "published-pyvrp": "the published PyVRP costs",
@@ -83,6 +84,16 @@ def catalog_labels() -> dict[str, str]:
     return {stem: record.label for stem, record in METHODS.items()}
 
 
+def own_labels() -> tuple[str, str]:
+    """Labels of the paper's own method and of its network."""
+    return METHODS[OWN.stem].label, BACKBONES[str(OWN.backbone)].label
+
+
+def printed_stems() -> dict[str, str]:
+    """Stem of each method by the paper's label, of a solver as we run it."""
+    return {record.label: stem for stem, record in METHODS.items() if not stem.startswith(PUBLISHED)} | {OURS: OWN.stem}
+
+
 def as_in_the_paper(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows that correspond to the paper's: of methods solved by the published protocol too, those alone."""
     if "protocol" not in frame:
@@ -100,7 +111,7 @@ def labels_of(frame: pd.DataFrame) -> dict[str, str]:
 def method_label(method: str, labels: Mapping[str, str]) -> str:
     """Label of a method, with its seed unless that is 0; a method without a label by its own name."""
     if is_shipped(method):
-        return f"{OURS} (shipped, n={method.removeprefix(SHIPPED)})"
+        return f"{METHODS[OWN.stem].label} (shipped, n={method.removeprefix(SHIPPED)})"
     label = labels.get(stem_of(method))
     if label is None:
         return method

@@ -7,6 +7,7 @@ from functools import cache
 from polarvrp.catalog.methods import METHODS, PUBLISHED, SOLVERS
 from polarvrp.evaluation.gaps import instance_gaps_percent, summarise_gaps
 from polarvrp.references.published import published_costs
+from polarvrp.tables.labels import printed_stems
 from polarvrp.tables.paper import read_paper
 
 MISPRINT, DEFINITION = "misprint: ", "definition: "
@@ -84,7 +85,7 @@ def _of_solvers(table: str, decimals: int) -> Iterator[tuple[tuple[str, str, str
 
 def _of_set_x() -> Iterator[tuple[tuple[str, str, str], str]]:
     """Printed gaps that differ from those of the printed costs by more than rounding."""
-    paper, stems = read_paper("set_x"), {method.label: stem for stem, method in METHODS.items()}
+    paper, stems = read_paper("set_x"), printed_stems()
     right = instance_gaps_percent(paper["cost"].to_numpy(), paper["best_known"].to_numpy())
     for line, gap in zip(paper.to_dict("records"), right, strict=True):
         if abs(gap - line["gap_percent"]) > 6e-4:

@@ -11,7 +11,7 @@ from pandas.io.formats.style import Styler
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.formats import MISSING, Form
 from polarvrp.tables.frames import SCALE
-from polarvrp.tables.labels import OURS
+from polarvrp.tables.labels import own_labels
 from polarvrp.tables.means import SPREAD
 
 LONGEST_NUMBER = 24
@@ -200,8 +200,9 @@ def blocks_named_once(text: pd.DataFrame, heads: int) -> pd.DataFrame:
 
 def _ours(table: PrintedTable) -> pd.DataFrame:
     """Cells in rows or columns that are named after our method."""
-    rows = table.text.iloc[:, : table.heads].map(lambda text: text.startswith(OURS)).any(axis=1)
-    groups = table.text.columns.get_level_values(0).str.startswith(OURS)
+    names = own_labels()
+    rows = table.text.iloc[:, : table.heads].map(lambda text: text.startswith(names)).any(axis=1)
+    groups = table.text.columns.get_level_values(0).str.startswith(names)
     return pd.DataFrame(rows.to_numpy()[:, None] | groups, columns=table.text.columns)
 
 

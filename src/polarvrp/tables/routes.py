@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from polarvrp.catalog.experiments import Experiment
+from polarvrp.catalog.methods import OWN
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import Instances, NodeArrays, instance_digests
 from polarvrp.problem.tours import Route, actions_to_routes
@@ -20,7 +21,7 @@ from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.shipped import shipped_models, shipped_size
 from polarvrp.tables.drawing import COLOURS, head
 from polarvrp.tables.figures import figure_of
-from polarvrp.tables.labels import OURS, method_label, method_rank, shipped_method, stem_of, variant_rank
+from polarvrp.tables.labels import method_label, method_rank, shipped_method, stem_of, variant_rank
 from polarvrp.tables.sources import InstanceSet, MissingResultsError, Results, command_for
 
 COLUMNS = 8
@@ -85,7 +86,7 @@ def _model(results: Results) -> Drawn | None:
         solutions = partial(layout.shipped_evaluation, name, num_customers=size)
         found.append(_drawn(results, method_label(shipped_method(size), labels), size, solutions))
     ranked = sorted(results.evaluated_runs(), key=lambda run: method_rank(run.method, labels))
-    ours = [run for run in ranked if labels.get(stem_of(run.method)) == OURS]
+    ours = [run for run in ranked if stem_of(run.method) == OWN.stem]
     for run in [*ours, *ranked]:
         solutions = partial(layout.evaluation, run.name, num_customers=run.num_customers)
         found.append(_drawn(results, method_label(run.method, labels), run.num_customers, solutions))
