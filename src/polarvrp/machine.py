@@ -26,6 +26,13 @@ def has_gpu_driver() -> bool:
     return GPU_DRIVER.exists()
 
 
+def reason_for_no_card() -> str:
+    """Why torch computes on no card, where it does not."""
+    import torch
+
+    return "torch shows none" if torch.version.cuda else "torch is built without CUDA"
+
+
 def usable_cores() -> int:
     """Cores that this process may use, which on a shared machine may be fewer than there are."""
     # Not all systems can bind a process to some cores.

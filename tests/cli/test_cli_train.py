@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from helpers.model_samples import policy_of
 from polarvrp.cli.main import main
 from polarvrp.cli.train import _threads
 from polarvrp.config.loading import load_study
+from polarvrp.machine import processor_name
 from polarvrp.model.saving import save_policy
 from polarvrp.problem.archives import write_arrays
 from polarvrp.problem.numpy_generator import generate_arrays
@@ -72,6 +74,24 @@ def test_a_configuration_is_enough_and_a_stop_resumes(study: Path) -> None:
     outputs = ["first.parquet", "second.parquet"]
     assert main(["evaluate", *sets, "--model", RUN, "--output", *outputs]) == 0
     assert [main(["check", *pair]) for pair in zip(sets, outputs, strict=True)] == [0, 0]
+
+
+@pytest.mark.parametrize(("workers", "search"), [("1", "this process"), ("2", "2 processes")])
+def test_a_training_says_where_it_computes(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], workers: str, search: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    spec = SPEC.replace('"epochs": 1', '"epochs": 1, "precision": "float32"')
+    words = ["--variant", "CVRP", "--num-customers", "8", "--instances", "2", "--seed", "4321", "--output", "set.npz"]
+    assert main(["generate", *words]) == 0
+    command = ["train", RUN, "--spec", spec, "--validation", "set.npz", "--workers", workers, "--max-seconds", "0"]
+    where = f"{RUN}: trains on {processor_name()}, engine parallel, products in float32, local search in {search}\n"
+    slow = f"{RUN}: scale paper is made for a GPU and trains on a CPU here; scale laptop is made for CPUs\n"
+    for scale, told in (("quick", where), ("paper", where + slow)):
+        monkeypatch.setenv("POLARVRP_SCALE", scale)
+        capsys.readouterr()
+        assert main(command) == 75
+        assert f"{told}{RUN}: stopped in epoch 1" in capsys.readouterr().err
 
 
 def test_a_model_of_other_settings_stays(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

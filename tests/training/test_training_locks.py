@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from polarvrp import machine
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.training import locks
 from polarvrp.training.locks import file_lock, leased_device
@@ -94,6 +95,24 @@ def test_under_torchrun_the_card_is_the_local_rank_s(monkeypatch: pytest.MonkeyP
         monkeypatch.delenv("LOCAL_RANK")
         with leased_device() as other:
             assert other == torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize(("version", "reason"), [(None, "torch is built without CUDA"), ("13.0", "torch shows none")])
+def test_a_card_that_torch_does_not_see_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    version: str | None,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", version)
+    monkeypatch.setattr(machine, "GPU_DRIVER", tmp_path / "nvidiactl")
+    for told in ([], [f"a GPU driver is loaded, but the CPU computes: {reason}"]):
+        with leased_device() as device:
+            assert device == torch.device("cpu")
+        assert caplog.messages == told
+        machine.GPU_DRIVER.touch()
 
 
 @pytest.mark.parametrize("rank", ["2", "-1", "first"])

@@ -57,7 +57,15 @@ def _line(name: str, text: str) -> None:
 def _print_machine(device: torch.device) -> None:
     import torch
 
-    from polarvrp.machine import card_identity, copy_rate, driver_version, processor_name, product_rate, versions
+    from polarvrp.machine import (
+        card_identity,
+        copy_rate,
+        driver_version,
+        processor_name,
+        product_rate,
+        reason_for_no_card,
+        versions,
+    )
 
     _line("machine", f"{processor_name()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}")
     _line("versions", ", ".join(f"{name} {version}" for name, version in versions().items()))
@@ -67,8 +75,7 @@ def _print_machine(device: torch.device) -> None:
         _line("card", f"{card.name}, {card_identity(device)}, compute capability {capability}")
         _line("driver", f"{driver_version() or 'unknown'}, CUDA {torch.version.cuda}")
     else:
-        reason = "torch shows none" if torch.version.cuda else "torch is built without CUDA"
-        _line("card", f"none: {reason}; driver {driver_version() or 'not found'}")
+        _line("card", f"none: {reason_for_no_card()}; driver {driver_version() or 'not found'}")
     _line("copies", f"{copy_rate(device) / 1e12:.3g} TB/s")
     _line("products", f"{product_rate(device) / 1e12:.3g} TFLOP/s in {_precision(device)}")
 

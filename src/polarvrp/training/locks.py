@@ -13,6 +13,7 @@ import torch
 
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import try_lock, writing
+from polarvrp.machine import has_gpu_driver, reason_for_no_card
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def file_lock(path: Path, meaning: str, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def leased_device() -> Iterator[torch.device]:
-    """A GPU that no other process leases, the first to be free; the CPU where there is no GPU.
+    """A GPU that no other process leases, the first to be free; the CPU where torch shows none, said if there is one.
 
     It is the current device of this thread meanwhile: kernels are launched there, wherever their arguments lie.
 
@@ -57,6 +58,8 @@ def leased_device() -> Iterator[torch.device]:
         ConfigError: If ``LOCAL_RANK`` names no card.
     """
     if not torch.cuda.is_available():
+        if has_gpu_driver():
+            logger.warning("a GPU driver is loaded, but the CPU computes: %s", reason_for_no_card())
         yield torch.device("cpu")
         return
     waiting = False

@@ -25,6 +25,7 @@ from polarvrp.model.precision import compile_parts, trains_in_bfloat16
 from polarvrp.progress import progress
 from polarvrp.study.layout import Layout
 from polarvrp.study.specs import fingerprint, parse_train_spec
+from polarvrp.training.announcement import announce
 from polarvrp.training.checkpoints import CheckpointStore, Position, restore, state_tensors
 from polarvrp.training.clock import peak_memory_gb
 from polarvrp.training.divergence import WATCHED, diverged, is_finite
@@ -115,6 +116,7 @@ def train(job: TrainJob) -> bool:
                 tracker.log_epoch(row)
             if not trainer.finished:
                 validation = Validation(job.validation, config.validation_instances, refiner, device)
+                announce(job.run, facts, workers, job.scale)
                 _run(trainer, validation, tracker, stop)
             if trainer.finished:
                 write_outputs(job.output, job.run, job.spec, trainer.policy, trainer.position, trainer.level, job.scale)
