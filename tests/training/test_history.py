@@ -1,12 +1,14 @@
 """Rows of a history: means of what the steps of an epoch added up, null where nothing was."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from helpers.model_samples import policy_of
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.training import StageConfig, TrainConfig
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.training.history import SCHEMA, epoch_row
@@ -42,6 +44,13 @@ def test_columns_are_null_where_nothing_was_measured(paradigm: str, changes: dic
     unmeasured = {"validation_cost", "validation_gap_percent", "seconds_validate"}
     assert set(row) == set(SCHEMA.names)
     assert {name for name, value in row.items() if value is None} == absent | unmeasured
+
+
+def test_pairs_are_counted_where_the_record_says_so_whatever_the_loss_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARADIGMS, "po", replace(PARADIGMS["po"], compares_pairs=False))
+    assert {epoch("po")[0][name] for name in MARGINS} == {None}
+    monkeypatch.setitem(PARADIGMS, "rl", replace(PARADIGMS["rl"], compares_pairs=True))
+    assert epoch("rl")[0]["preferred_pairs"] > 0
 
 
 def test_a_greedy_tour_of_several_depots_has_no_mean_cost() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.errors import DataError
 from polarvrp.files import provenance, write_parquet
 
@@ -48,7 +49,8 @@ def preference_margins(history: pd.DataFrame) -> pd.DataFrame:
         DataError: If the training compared no tours.
     """
     if PAIRS not in history or history[PAIRS].isna().all():
-        raise DataError("this training compares no tours in pairs; name one by po or polar")
+        by = " or ".join(record.name for record in PARADIGMS.values() if record.compares_pairs)
+        raise DataError(f"this training compares no tours in pairs; name one by {by}")
     pairs = history[PAIRS].where(history[PAIRS] > 0)
     parts: list[tuple[str, float, pd.Series]] = []
     for space in ("cost", "policy"):

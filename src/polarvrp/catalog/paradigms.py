@@ -13,6 +13,8 @@ class Paradigm:
         label: As tables print it.
         objective: Dotted path of the loss, a function of costs and log-likelihoods (both float, ``[B, S]``).
         objective_settings: Settings of the training that the loss takes by keyword.
+        compares_pairs: Whether the loss prefers one tour of a pair to the other by their costs; a history then says how
+            decisive its pairs were, in units of ``temperature``.
         refines: Whether local search improves the best tours once training has passed ``refinement_start_epoch``.
         greedy_row: Whether a tour decoded greedily joins the sampled ones.
         settings: Settings of a training that are read under some paradigms only, and under this one.
@@ -22,6 +24,7 @@ class Paradigm:
     label: str
     objective: str
     objective_settings: tuple[str, ...] = ()
+    compares_pairs: bool = False
     refines: bool = False
     greedy_row: bool = False
     settings: tuple[str, ...] = ()
@@ -41,6 +44,7 @@ PARADIGMS: dict[str, Paradigm] = {
             label="PO",
             objective="polarvrp.training.objectives:preference",
             objective_settings=("temperature",),
+            compares_pairs=True,
             settings=("temperature",),
         ),
         Paradigm(
@@ -48,6 +52,7 @@ PARADIGMS: dict[str, Paradigm] = {
             label="POLAR",
             objective="polarvrp.training.objectives:preference",
             objective_settings=("temperature",),
+            compares_pairs=True,
             refines=True,
             greedy_row=True,
             settings=("temperature", "refined_tours", "refinement_start_epoch", "refinement_ramp", "refiner"),

@@ -19,7 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A word for each analysis."""
     analyses = parser.add_subparsers(dest="analysis", required=True, metavar="ANALYSIS")
     margins = analyses.add_parser("margins", help="how decisive the preferred pairs of each epoch were")
-    margins.add_argument("history", type=Path, metavar="HISTORY.parquet", help="of a training by po or polar")
+    margins.add_argument(
+        "history",
+        type=Path,
+        metavar="HISTORY.parquet",
+        help="of a training that compares tours in pairs, e.g. by polar",
+    )
     margins.set_defaults(analyse=_margins)
     experts = analyses.add_parser("experts", help="gates and contributions of PLE's experts by layer and variant")
     experts.set_defaults(analyse=_experts)

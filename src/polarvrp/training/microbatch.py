@@ -29,7 +29,6 @@ from polarvrp.training.group import Share
 from polarvrp.training.objectives import (
     MARGINS,
     Objective,
-    compares,
     loss_and_coefficients,
     mean_of_legal,
     preference_margins,
@@ -292,7 +291,7 @@ class Microbatch:
             refined, improvement = self.refinement.accepted.sum(), self.refinement.improvement.sum()
             change = (likelihood - tours.log_likelihood).gather(1, self.refinement.row).sum()
         margins = [zero] * len(MARGINS)
-        if compares(config):
+        if PARADIGMS[config.paradigm].compares_pairs:
             margins = list(preference_margins(cost, likelihood, config.temperature))
         values = (
             torch.full_like(loss, batch),

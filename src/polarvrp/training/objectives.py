@@ -35,11 +35,6 @@ MARGINS = (
 log-likelihoods, and numbers of near-ties."""
 
 
-def compares(config: TrainConfig) -> bool:
-    """Whether the loss of a training compares tours in pairs."""
-    return "temperature" in PARADIGMS[config.paradigm].objective_settings
-
-
 def objective_of(config: TrainConfig) -> Objective:
     """Loss of a training, as the record of its paradigm says."""
     paradigm = PARADIGMS[config.paradigm]

@@ -28,7 +28,7 @@ from polarvrp.training.clock import PhaseClock
 from polarvrp.training.group import SINGLE, Group
 from polarvrp.training.instances import source_of
 from polarvrp.training.microbatch import SUMS, StepContext
-from polarvrp.training.objectives import MARGINS, compares, objective_of
+from polarvrp.training.objectives import MARGINS, objective_of
 from polarvrp.training.plan import WARM_UP_RUNS
 from polarvrp.training.rewards import RewardNormalizer
 from polarvrp.training.schedule import refinement_weight, refines
@@ -162,9 +162,10 @@ class TrainingStep:
             weight: Of refinement in that step, None if it did not refine.
         """
         named = dict(zip((*SUMS, GRADIENT_NORM), sums, strict=True))
-        if not PARADIGMS[self._config.paradigm].greedy_row:
+        paradigm = PARADIGMS[self._config.paradigm]
+        if not paradigm.greedy_row:
             del named["greedy_cost"]
-        if not compares(self._config):
+        if not paradigm.compares_pairs:
             named = {key: value for key, value in named.items() if key not in MARGINS}
         if weight is not None and self._context.refinement_weight is not None:
             named["refinement_weight"] = weight * named["instances"]
