@@ -14,14 +14,13 @@ from helpers.model_samples import SMALL
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, ConfigError
-from polarvrp.model import registry
 from polarvrp.model.conditioning import Conditioning
 from polarvrp.model.decoder import PointerDecoder
 from polarvrp.model.embedding import NodeEmbedding
 from polarvrp.model.heads import PlainHead
 from polarvrp.model.linear import Linear
 from polarvrp.model.policy import Encoding, Policy
-from polarvrp.model.registry import RegisteredBackbone, available, build_policy, register_backbone
+from polarvrp.model.registry import RegisteredBackbone, available, build_policy
 from polarvrp.model.rotation import Rotation
 from polarvrp.model.saving import load_policy, save_policy
 
@@ -45,49 +44,36 @@ def build_toy(config: ModelConfig, width: int | None = None) -> Policy:
 
 
 TOY = RegisteredBackbone(("shared",), build_toy)
-
-
-@pytest.fixture
-def no_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", {})
+SIZED = RegisteredBackbone(("shared",), lambda config: build_toy(config, 8 * config.num_customers))
+"""Its shapes depend on the size."""
 
 
 def test_available_pairs_are_those_of_the_configuration() -> None:
     assert available() == [(name, encoder) for name, record in BACKBONES.items() for encoder in record.encoders]
 
 
-def test_a_registered_backbone_is_built_saved_and_loaded_like_any_other(no_registrations: None, tmp_path: Path) -> None:
-    register_backbone("toy", ("shared",), build_toy)
-    assert ("toy", "shared") in available()
-    policy = build_policy(ModelConfig(backbone="toy", encoder="shared", **SMALL), seed=0)
+def test_a_backbone_is_found_by_its_import_path_saved_and_loaded_like_any_other(tmp_path: Path) -> None:
+    policy = build_policy(ModelConfig(backbone=f"{__name__}:TOY", encoder="shared", **SMALL), seed=0)
+    assert isinstance(policy.stack, NodewiseStack)
     assert policy.encode(sample()).embeddings.shape == (3, 8, 32)
     save_policy(tmp_path / "w.safetensors", policy, {})
     loaded, _ = load_policy(tmp_path / "w.safetensors", expected=policy.config)
     assert torch.equal(loaded.encode(sample()).embeddings, policy.encode(sample()).embeddings)
 
 
-def test_weights_of_a_registered_backbone_serve_another_size_if_they_fit(
-    no_registrations: None, tmp_path: Path
-) -> None:
-    register_backbone("toy", ("shared",), build_toy)
-    register_backbone("sized", ("shared",), lambda config: build_toy(config, 8 * config.num_customers))
-    path = tmp_path / "w.safetensors"
-    small, large = (ModelConfig(backbone="toy", encoder="shared", num_customers=size, **SMALL) for size in (20, 50))
+def test_weights_of_an_own_backbone_serve_another_size_if_they_fit(tmp_path: Path) -> None:
+    path, toy, sized = tmp_path / "w.safetensors", f"{__name__}:TOY", f"{__name__}:SIZED"
+    small, large = (ModelConfig(backbone=toy, encoder="shared", num_customers=size, **SMALL) for size in (20, 50))
     policy = build_policy(small, seed=0)
     save_policy(path, policy, {})
     loaded, _ = load_policy(path, expected=large)
     assert loaded.config == large
     assert torch.equal(loaded.encode(sample()).embeddings, policy.encode(sample()).embeddings)
-    with pytest.raises(CheckpointMismatchError, match=r"wanted toy-shared; it has .*layers 2 instead of 3"):
+    with pytest.raises(CheckpointMismatchError, match=rf"wanted {toy}-shared; it has .*layers 2 instead of 3"):
         load_policy(path, expected=large.replace(layers=3))
-    save_policy(path, build_policy(small.replace(backbone="sized"), seed=0), {})
-    with pytest.raises(CheckpointMismatchError, match=r"weights in .*w\.safetensors do not fit sized-shared"):
-        load_policy(path, expected=large.replace(backbone="sized"))
-
-
-def test_a_backbone_is_found_by_its_import_path() -> None:
-    policy = build_policy(ModelConfig(backbone=f"{__name__}:TOY", encoder="shared", **SMALL), seed=0)
-    assert isinstance(policy.stack, NodewiseStack)
+    save_policy(path, build_policy(small.replace(backbone=sized), seed=0), {})
+    with pytest.raises(CheckpointMismatchError, match=rf"weights in .*w\.safetensors do not fit {sized}-shared"):
+        load_policy(path, expected=large.replace(backbone=sized))
 
 
 def test_a_backbone_is_found_by_the_entry_point_of_an_installed_package(
@@ -140,16 +126,6 @@ def test_what_does_not_exist_is_named_with_what_does(options: dict[str, Any], me
 def test_impossible_configurations_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelConfig.from_mapping(options)
-
-
-def test_taken_and_unusable_names_are_refused(no_registrations: None) -> None:
-    with pytest.raises(ConfigError, match="exists already"):
-        register_backbone("polarnet", ("shared",), build_toy)
-    with pytest.raises(ConfigError, match="must not hold a hyphen"):
-        register_backbone("my-toy", ("shared",), build_toy)
-    register_backbone("toy", ("shared",), build_toy)
-    with pytest.raises(ConfigError, match="exists already"):
-        register_backbone("toy", ("shared",), build_toy)
 
 
 def test_initial_weights_depend_on_the_seed_alone() -> None:

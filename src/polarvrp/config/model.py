@@ -18,7 +18,8 @@ class ModelConfig(Section):
     """
 
     backbone: str = Field(
-        default="polarnet", description="Registered name, or package.module:attribute of a user's own backbone."
+        default="polarnet",
+        description="A name of the catalog or of an installed package, or package.module:attribute of a user's own.",
     )
     encoder: str = Field(default="ple", description="shared, deep or ple.")
     task_experts: PositiveInt = Field(default=3, le=1000, description="Task experts in each PLE layer.")

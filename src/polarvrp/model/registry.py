@@ -1,8 +1,8 @@
-"""Names to networks: the built-in backbones, and those that users register from outside the package.
+"""Names to networks: the built-in backbones, and users' own from outside the package.
 
-A backbone from outside is found three ways: ``register_backbone`` was called, an installed package declares it in the
-entry-point group ``polarvrp.backbones``, or its name is an import path ``package.module:attribute``. In the last two
-cases the object is a :class:`RegisteredBackbone`. Importing this module imports no torch.
+A backbone from outside is a :class:`RegisteredBackbone`. An installed package declares it in the entry-point group
+``polarvrp.backbones``, or its name is an import path ``package.module:attribute``. Importing this module imports no
+torch.
 """
 
 from __future__ import annotations
@@ -35,31 +35,9 @@ class RegisteredBackbone:
     build: Callable[[ModelConfig], Policy]
 
 
-_registered: dict[str, RegisteredBackbone] = {}
-
-
-def register_backbone(name: str, encoders: tuple[str, ...], build: Callable[[ModelConfig], Policy]) -> None:
-    """Make a backbone known under a name.
-
-    Args:
-        name: As configurations and runs write it; no hyphen, which separates the parts of a run's name.
-        encoders: Encoders it exists with.
-        build: Makes a policy, drawing initial weights from torch's global generator.
-
-    Raises:
-        ConfigError: If the name is taken or holds a hyphen.
-    """
-    if name in BACKBONES or name in _registered:
-        raise ConfigError(f"backbone {name!r} exists already; register yours under another name")
-    if "-" in name:
-        raise ConfigError(f"backbone {name!r} must not hold a hyphen, which separates the parts of a run's name")
-    _registered[name] = RegisteredBackbone(tuple(encoders), build)
-
-
 def available() -> list[tuple[str, str]]:
     """All pairs of a backbone and an encoder, built-in ones first; import paths cannot be listed."""
     pairs = [(name, encoder) for name, record in BACKBONES.items() for encoder in record.encoders]
-    pairs += [(name, encoder) for name, backbone in _registered.items() for encoder in backbone.encoders]
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         pairs += [(entry.name, encoder) for encoder in _checked(entry.load(), entry.value).encoders]
     return pairs
@@ -98,8 +76,6 @@ def _compose(config: ModelConfig) -> Policy:
 def _look_up(name: str) -> RegisteredBackbone | None:
     if name in BACKBONES:
         return RegisteredBackbone(BACKBONES[name].encoders, _compose)
-    if name in _registered:
-        return _registered[name]
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
         return _checked(entry.load(), entry.value)
     module_name, separator, attribute = name.partition(":")
