@@ -1,7 +1,7 @@
 """One training step: fresh instances, tours without gradients, one coefficient a tour, gradients in one pass."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -155,7 +155,7 @@ class TrainingStep:
         return self._last
 
     def named(self, sums: Sequence[float], weight: float | None) -> dict[str, float]:
-        """Sums of a step by their names; notes the gap of refined tours where the weight of refinement follows it.
+        """Sums of a step by their names.
 
         Args:
             sums: Over instances, in the order of ``microbatch.SUMS``, and the norm of the gradient.
@@ -169,10 +169,19 @@ class TrainingStep:
             named = {key: value for key, value in named.items() if key not in MARGINS}
         if weight is not None and self._context.refinement_weight is not None:
             named["refinement_weight"] = weight * named["instances"]
-            gap = named["refinement_improvement"] / (named["instances"] * self._config.refined_tours)
-            old = gap if self.refinement_gap is None else self.refinement_gap
-            self.refinement_gap = GAP_MEMORY * old + (1 - GAP_MEMORY) * gap
         return named
+
+    def follow_gap(self, named: Mapping[str, float]) -> None:
+        """Move the running mean of the gap of refined tours by a step whose weight of refinement follows it.
+
+        Args:
+            named: Sums of the step by their names.
+        """
+        if "refinement_weight" not in named:
+            return
+        gap = named["refinement_improvement"] / (named["instances"] * self._config.refined_tours)
+        old = gap if self.refinement_gap is None else self.refinement_gap
+        self.refinement_gap = GAP_MEMORY * old + (1 - GAP_MEMORY) * gap
 
     def _attempt(self, key: Shape, now: tuple[int, int, int]) -> tuple[HostCopy, PhaseClock]:
         """A step, made again as long as buffers overflow or memory is short; no parameter has changed by then."""
@@ -286,6 +295,7 @@ class PendingStep:
         """
         if self._owner is not None:
             named = self._owner.named(self._sums.read(), self._weight)
+            self._owner.follow_gap(named)
             seconds = {f"seconds_{phase}": value for phase, value in self._clock.read().items()}
             self._numbers, self._owner = named | seconds, None
         return dict(self._numbers)
