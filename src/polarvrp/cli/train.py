@@ -86,10 +86,10 @@ def execute(options: argparse.Namespace) -> int:
 
 def _validation_set(layout: Layout, study: StudyConfig, variant: str, run: RunSpec) -> Path:
     """Validation set of the study, made if it is missing."""
-    from polarvrp.problem.sets import require_set
+    from polarvrp.problem.sets import ensure_set
 
     path = layout.dataset("validation", variant, run.num_customers)
-    require_set(path, variant, run.num_customers, study.datasets.validation_instances, study.datasets.validation_seed)
+    ensure_set(path, variant, run.num_customers, study.datasets.validation_instances, study.datasets.validation_seed)
     return path
 
 

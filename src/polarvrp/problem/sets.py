@@ -33,7 +33,7 @@ def write_set(path: Path, variant: str, num_customers: int, num_instances: int, 
     write_arrays(path, generate_arrays(known, num_customers, num_instances, seed), metadata)
 
 
-def require_set(path: Path, variant: str, num_customers: int, num_instances: int, seed: int) -> None:
+def ensure_set(path: Path, variant: str, num_customers: int, num_instances: int, seed: int) -> None:
     """Write a set where it is missing, else verify that the file holds it; arguments as ``write_set``.
 
     A file that does not say how it was made, such as a published one, is compared by its content.
