@@ -21,6 +21,7 @@ from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.numpy_generator import TEST_SEED, generate_arrays
+from polarvrp.problem.symmetries import NUM_SYMMETRIES
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
 from polarvrp.problem.variants import parse_variant
 from polarvrp.tolerances import POLICY_TOLERANCE
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SECONDS = 1.0
 """Time limit of a solver for one instance where the caller names none."""
-
-NUM_SYMMETRIES = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polarvrp.errors import ConfigError
+from polarvrp.problem.symmetries import NUM_SYMMETRIES
 
 if TYPE_CHECKING:
     from polarvrp.config.study import ExternalMethod
@@ -23,7 +24,13 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_OR_PATH",
         help="a run, its folder or its weights.safetensors, or a model that ships, e.g. pretrained-n50",
     )
-    parser.add_argument("--augmentations", type=int, default=8, choices=range(1, 9), help="symmetries (default: 8)")
+    parser.add_argument(
+        "--augmentations",
+        type=int,
+        default=NUM_SYMMETRIES,
+        choices=range(1, NUM_SYMMETRIES + 1),
+        help=f"symmetries (default: {NUM_SYMMETRIES})",
+    )
     add_engine_argument(parser)
     parser.add_argument("--run", help="refuse weights of another run")
     parser.add_argument("--fingerprint", help="refuse weights trained by another specification")

@@ -23,6 +23,7 @@ from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.config.training import StudyTraining
 from polarvrp.errors import one_of
+from polarvrp.problem.symmetries import NUM_SYMMETRIES
 from polarvrp.problem.variants import LARGEST_SIZE, TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 
 Scale = Literal["quick", "laptop", "paper"]
@@ -126,9 +127,9 @@ class EvaluationConfig(Section):
     """How trained policies are tested."""
 
     augmentations: int = Field(
-        default=8,
+        default=NUM_SYMMETRIES,
         ge=1,
-        le=8,
+        le=NUM_SYMMETRIES,
         description="Symmetric images of each instance that are solved, the instance itself included.",
     )
     mask_unseen_flags: bool | Literal["both"] = Field(

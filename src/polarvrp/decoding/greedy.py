@@ -20,6 +20,7 @@ from polarvrp.errors import is_out_of_memory
 from polarvrp.model.policy import Policy
 from polarvrp.model.precision import bfloat16_products
 from polarvrp.problem.instances import Instances
+from polarvrp.problem.symmetries import NUM_SYMMETRIES
 from polarvrp.problem.tours import flat_tours
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Decoding:
         engine: One of ``decoding.engine.LEVELS``.
     """
 
-    augmentations: int = 8
+    augmentations: int = NUM_SYMMETRIES
     max_starts: int | None = None
     protocols: tuple[Protocol, ...] = ("strict",)
     engine: str = "auto"

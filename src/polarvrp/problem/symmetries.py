@@ -3,14 +3,18 @@
 Shape legend: B instances, N nodes, A symmetries.
 """
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from polarvrp.problem.instances import Instances
+    from polarvrp.problem.instances import Instances
 
 NUM_SYMMETRIES = 8
+"""Read where nothing heavy may be loaded, which is why functions load torch themselves."""
 
 
 def apply_symmetry(locs: Tensor, index: int) -> Tensor:
@@ -23,6 +27,8 @@ def apply_symmetry(locs: Tensor, index: int) -> Tensor:
     Returns:
         The same shape and type.
     """
+    import torch
+
     if not 0 <= index < NUM_SYMMETRIES:
         raise ValueError(f"symmetries are 0 to {NUM_SYMMETRIES - 1}, got {index}")
     first, second = locs.unbind(dim=-1)
@@ -45,6 +51,8 @@ def augment(instances: Instances[Tensor], count: int = NUM_SYMMETRIES) -> Instan
     Returns:
         A*B instances; number ``a * B + b`` is instance ``b`` under symmetry ``a``, so the first B are the originals.
     """
+    import torch
+
     locs = torch.cat([apply_symmetry(instances.locs, index) for index in range(count)])  # [A*B, N, 2]
     copies = torch.arange(len(instances), device=locs.device).repeat(count)  # [A*B]
     return dataclasses.replace(instances[copies], locs=locs)

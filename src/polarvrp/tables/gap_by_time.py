@@ -12,6 +12,7 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.catalog.limits import LIMITS, PLAIN
 from polarvrp.catalog.methods import SOLVERS
 from polarvrp.files import provenance
+from polarvrp.problem.symmetries import NUM_SYMMETRIES
 from polarvrp.solutions.origin import Origin
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.runs import RunSpec
@@ -119,7 +120,7 @@ def _stems(frame: pd.DataFrame) -> pd.DataFrame:
 def _run_rows(results: Results, run: RunSpec) -> Iterator[dict[str, Any]]:
     """Of a network: one image of each instance, and as many symmetric ones as the study solves."""
     layout = results.layout
-    for split, default in ((PLAIN, 1), ("test", 8)):
+    for split, default in ((PLAIN, 1), ("test", NUM_SYMMETRIES)):
 
         def file_of(variant: str, split: str = split) -> Path:
             return layout.evaluation(run.name, variant, run.num_customers, split)
