@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-WORD_BITS = tl.constexpr(64)
+from polarvrp.decoding import masks
+
+WORD_BITS = tl.constexpr(masks.WORD_BITS)
 RULES = tl.constexpr(3)
 
 

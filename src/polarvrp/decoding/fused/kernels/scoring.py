@@ -15,14 +15,16 @@ d = ``width`` features, H = ``heads`` heads, S tours an instance.
 import triton
 import triton.language as tl
 
+from polarvrp.decoding import masks
+from polarvrp.decoding.fused import packing
 from polarvrp.model import decoder
 from polarvrp.model.kernels.products import EXCLUDED, product
 
 CHANGING = ("first", "num_tiles", "num_instances", "num_nodes", "num_rows", "row_blocks", "splits")
 """Numbers that no code is compiled for: nothing may compile while a graph is captured."""
 
-TILE = tl.constexpr(64)
-WORD_BITS = tl.constexpr(32)
+TILE = tl.constexpr(packing.TILE)
+HALF_WORD_BITS = tl.constexpr(masks.WORD_BITS // 2)
 CLIP = tl.constexpr(decoder.CLIP)
 
 
@@ -31,8 +33,8 @@ def legal_nodes(mask, slots, nodes, num_nodes, words: tl.constexpr):
     """Mask bits as booleans; ``slots`` and ``nodes`` are a column and a row, or a row and a column."""
     bits = tl.load(mask + slots * words)
     for word in tl.static_range(1, words):
-        bits = tl.where(nodes // WORD_BITS == word, tl.load(mask + slots * words + word), bits)
-    return (((bits >> (nodes % WORD_BITS)) & 1) != 0) & (nodes < num_nodes)
+        bits = tl.where(nodes // HALF_WORD_BITS == word, tl.load(mask + slots * words + word), bits)
+    return (((bits >> (nodes % HALF_WORD_BITS)) & 1) != 0) & (nodes < num_nodes)
 
 
 @triton.jit
