@@ -8,8 +8,11 @@ RESULTS = Path("results")
 TABLE_SUFFIXES = ("parquet", "csv", "md", "tex")
 FIGURE_SUFFIXES = ("png", "pdf")
 
+STRICT_RULES = "strict"
+"""The first of the protocols of unseen variants, and the one of all other tests."""
+
 UNSEEN_SPLITS = {
-    "strict": "test",
+    STRICT_RULES: "test",
     "strict-masked": "test-masked",
     "published": "test-published",
     "published-masked": "test-published-masked",

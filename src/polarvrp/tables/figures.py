@@ -17,7 +17,7 @@ from polarvrp.catalog.experiments import Figure as FigureRecord
 from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
 from polarvrp.files import write_figure
-from polarvrp.study.layout import FIGURE_SUFFIXES
+from polarvrp.study.layout import FIGURE_SUFFIXES, STRICT_RULES
 from polarvrp.tables.drawing import STYLE, Look, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.grids import axis_labels, grid_of
 from polarvrp.tables.labels import (
@@ -89,7 +89,7 @@ def methods(results: Results, experiment: Experiment) -> Figure:
     frame = results.table(experiment.name)
     labels = labels_of(frame)
     if "protocol" in frame:
-        frame = frame[frame["protocol"] == "strict"]
+        frame = frame[frame["protocol"] == STRICT_RULES]
     external = frame["method"].map(is_external)
     compared = ~external & frame["method"].map(lambda method: is_shipped(method) or stem_of(method) in labels)
     shown = frame[(compared if compared.any() else ~external) | (external & (frame["method"] != frame["reference"]))]

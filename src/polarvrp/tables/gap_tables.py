@@ -11,7 +11,7 @@ from polarvrp.catalog.experiments import Experiment
 from polarvrp.catalog.methods import PUBLISHED, PUBLISHED_SIZES, SOLVERS
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import GapSummary, instance_gaps_percent, summarise_gaps
-from polarvrp.study.layout import MASKED, UNSEEN_SPLITS
+from polarvrp.study.layout import MASKED, STRICT_RULES, UNSEEN_SPLITS
 from polarvrp.tables.external import external_solutions
 from polarvrp.tables.formats import MISSING, duration, number, span
 from polarvrp.tables.labels import (
@@ -40,9 +40,6 @@ _TIME = (
     f"Time is that of the whole test set: of a trained policy wall time on its device, of a solver wall time on "
     f"{SOLVER_CORES} cores, which is its seconds summed over one-core runs divided by {SOLVER_CORES}."
 )
-
-STRICT_RULES = "strict"
-"""The first of the protocols of unseen variants (``study.layout.UNSEEN_SPLITS``)."""
 
 PROTOCOL_MARKS = {STRICT_RULES: "", "strict-masked": "‡", "published": "†", "published-masked": "†‡"}
 """How printed columns tell protocols apart."""

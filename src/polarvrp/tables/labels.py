@@ -7,6 +7,7 @@ import pandas as pd
 
 from polarvrp.catalog.backbones import BACKBONES
 from polarvrp.catalog.methods import EXTERNAL, METHODS, OWN, PUBLISHED, SOLVERS
+from polarvrp.study.layout import STRICT_RULES
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER
 
 _VARIANT_RANKS = {name: rank for rank, name in enumerate((*IN_DISTRIBUTION_ORDER, *ZERO_SHOT_ORDER))}
@@ -98,7 +99,7 @@ def as_in_the_paper(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows that correspond to the paper's: of methods solved by the published protocol too, those alone."""
     if "protocol" not in frame:
         return frame
-    published, strict = (frame["protocol"] == name for name in ("published", "strict"))
+    published, strict = (frame["protocol"] == name for name in ("published", STRICT_RULES))
     return frame[published | (strict & ~frame["method"].isin(frame["method"][published]))]
 
 

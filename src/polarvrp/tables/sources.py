@@ -22,7 +22,7 @@ from polarvrp.references.published import published_costs
 from polarvrp.solutions.origin import SEVERAL, Origin, require_origin, set_digests
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study import at_hand
-from polarvrp.study.layout import Layout
+from polarvrp.study.layout import STRICT_RULES, Layout
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
@@ -110,7 +110,7 @@ class Results:
         """Runs with the file of an analysis."""
         return self._runs(lambda run: self.layout.analysis(run, name), "analyses")
 
-    def evaluated_sets(self, run: RunSpec, variants: Iterable[str], protocol: str = "strict") -> list[InstanceSet]:
+    def evaluated_sets(self, run: RunSpec, variants: Iterable[str], protocol: str = STRICT_RULES) -> list[InstanceSet]:
         """Test sets of the run's own size, of these variants, that it was evaluated on by a protocol."""
         sets = [InstanceSet(variant, run.num_customers) for variant in filter(self.has_variant, variants)]
         return [test_set for test_set in sets if self._evaluation(run, test_set, protocol).is_file()]
@@ -123,7 +123,7 @@ class Results:
         sets = [InstanceSet(variant, size) for variant in filter(self.has_variant, variants) for size in sizes]
         return [test_set for test_set in sets if self._solutions(solver, test_set).is_file()]
 
-    def evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str = "strict") -> pd.DataFrame:
+    def evaluation(self, run: RunSpec, test_set: InstanceSet, protocol: str = STRICT_RULES) -> pd.DataFrame:
         """Costs and seconds of a run on one test set by a protocol, as ``read_costs``."""
         path = self._evaluation(run, test_set, protocol)
         origin = Origin(test_set.variant, test_set.num_customers, "run", run.name)
@@ -131,7 +131,7 @@ class Results:
 
     def same_model(self, run: RunSpec, test_set: InstanceSet, protocol: str) -> bool:
         """Whether a run's solutions by a protocol are those of the model and effort behind its strict ones."""
-        paths = [self._evaluation(run, test_set, protocol), self._evaluation(run, test_set, "strict")]
+        paths = [self._evaluation(run, test_set, protocol), self._evaluation(run, test_set, STRICT_RULES)]
         said = [provenance(read_solutions(path)) for path in paths if path.is_file()]
         made = [
             (entry.get("model", {}).get("fingerprint"), entry.get("augmentations"), entry.get("mb_sets_b", True))
