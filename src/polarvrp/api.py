@@ -297,7 +297,7 @@ def describe(backbone: str, encoder: str, num_customers: int = 50, task_experts:
 
     Args:
         backbone: E.g. ``polarnet``, ``mtpomo``, ``mvmoe``; or your own, by entry point or ``package.module:attribute``.
-        encoder: ``shared``, ``deep`` or ``ple``.
+        encoder: One that the backbone exists with: ``shared``, ``deep``, ``ple`` or your own.
         num_customers: Size of the instance whose multiply-adds are counted.
         task_experts: Task experts of a PLE layer.
 

@@ -9,7 +9,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("file", type=Path, metavar="FILE", help="state dictionary: .safetensors, .pt or .ckpt")
     parser.add_argument("--backbone", required=True, metavar="B", help="e.g. routefinder, mtpomo, mvmoe, polarnet")
-    parser.add_argument("--encoder", required=True, metavar="E", help="shared, deep or ple")
+    parser.add_argument("--encoder", required=True, metavar="E", help="e.g. shared, deep, ple")
     parser.add_argument(
         "--num-customers", type=int, default=100, metavar="N", help="size that it was trained on (default: 100)"
     )

@@ -54,7 +54,8 @@ def main(arguments: list[str]) -> int:
         arguments: The words after ``polarvrp``.
 
     Returns:
-        Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable, 130 interrupted.
+        Exit code: 0 success, 1 a check failed, 2 bad input, 75 stopped in between and resumable, 130 interrupted, 141
+        the reader of what is printed went away.
     """
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr, force=True)
     chosen = next((word for word in arguments if word in COMMANDS), None)

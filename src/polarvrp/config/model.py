@@ -21,7 +21,7 @@ class ModelConfig(Section):
         default="polarnet",
         description="A name of the catalog or of an installed package, or package.module:attribute of a user's own.",
     )
-    encoder: str = Field(default="ple", description="shared, deep or ple.")
+    encoder: str = Field(default="ple", description="One that the backbone exists with, e.g. shared or ple.")
     task_experts: PositiveInt = Field(default=3, le=1000, description="Task experts in each PLE layer.")
     num_customers: PositiveInt = Field(
         default=50,

@@ -1,4 +1,4 @@
-"""Where a backbone's own training recipe departs from the paper's protocol, as values of ``config.TrainConfig``.
+"""Where a backbone's own recipe departs from the paper's protocol, as values of ``config.training.TrainConfig``.
 
 The forms of the paper's grids (``*_ablation``) and its own model follow the protocol. For all others the loss, the
 optimiser, the composition of batches and the stages are their authors'; epochs, instances and batch sizes are the

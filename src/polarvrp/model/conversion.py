@@ -77,7 +77,7 @@ def convert_policy(tensors: Tensors, backbone: str, encoder: str, num_customers:
     Args:
         tensors: Of ``read_state``.
         backbone: A key of ``CODES``.
-        encoder: ``shared``, ``deep`` or ``ple``.
+        encoder: One that the backbone exists with, e.g. ``shared``.
         num_customers: Size that it was trained on.
 
     Returns:

@@ -57,8 +57,8 @@ class RunSpec:
 
     Attributes:
         backbone: A key of ``named_backbones()``.
-        encoder: ``shared``, ``deep`` or ``ple``.
-        paradigm: ``rl``, ``po`` or ``polar``.
+        encoder: One of the backbone's, e.g. ``ple``.
+        paradigm: A key of ``PARADIGMS``, e.g. ``polar``.
         num_customers: Size of its training instances.
         temperature: alpha where it differs from the study's default, else None; likewise the three below.
         refined_tours: k.

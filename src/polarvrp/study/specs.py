@@ -1,4 +1,4 @@
-"""The study: names of runs, and what the result of each job depends on.
+"""Specifications: what the result of each job of a study depends on.
 
 A job's *specification* is a small JSON document of everything that changes its result: settings, the specification of
 its data, and a version of the code that is bumped by hand when that code's numbers change. Workflow rules carry it as

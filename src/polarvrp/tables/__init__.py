@@ -1,1 +1,1 @@
-"""Long tables from finished results, their renderings and figures."""
+"""Long tables from finished results, their printed forms and figures."""

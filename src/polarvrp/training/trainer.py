@@ -55,7 +55,7 @@ class TrainJob:
 
     Attributes:
         run: Name of the run.
-        spec: Everything that its result depends on (``study.train_spec``).
+        spec: Everything that its result depends on (``study.specs.train_spec``).
         state: Folder of the run's resumable states, one subfolder a specification.
         validation: Validation sets.
         output: Final weights; configuration, history and metadata are written beside them.

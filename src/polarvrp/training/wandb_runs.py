@@ -28,7 +28,7 @@ class Description:
 
     Attributes:
         run: Its name.
-        spec: Its specification (``study.train_spec``).
+        spec: Its specification (``study.specs.train_spec``).
         scale: Of its study, None where it is not known.
         facts: ``parameters``, ``device``, ``card``, ``engine`` and ``precision``, as far as they are known.
     """
