@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from polarvrp.catalog.experiments import EXPERIMENTS
+from polarvrp.catalog.experiments import EXPERIMENTS, grid_of
 from polarvrp.study.layout import Layout
 from polarvrp.tables.claims import POLAR_WINS, wins
-from polarvrp.tables.grids import axis_labels, grid_of
+from polarvrp.tables.grids import axis_labels
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER
 
 KEPT = Path(__file__).with_name("grids")

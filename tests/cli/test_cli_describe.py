@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from polarvrp.catalog.backbones import BACKBONES, Backbone
 from polarvrp.cli.main import main
 
 
@@ -48,6 +49,15 @@ def test_multiply_adds_of_the_shared_encoder_and_its_decoder(capsys: pytest.Capt
     assert found["steps"] == 60
     assert found["decoder"] == rows * 2 * d * d + 60 * 50 * query
     assert found["total"] == found["encoder"] + found["decoder"]
+
+
+def test_a_record_without_architecture_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(BACKBONES, "mine", Backbone("mine", "Mine"))
+    assert main(["describe", "mine", "shared"]) == 2
+    error = "polarvrp describe: backbone mine has no architecture; its record must name one\n"
+    assert capsys.readouterr() == ("", error)
 
 
 def test_an_unknown_pair_ends_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:

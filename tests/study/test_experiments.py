@@ -1,6 +1,8 @@
 """Which runs each experiment compares."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from polarvrp.catalog.experiments import EXPERIMENTS, ablations, tables
 from polarvrp.catalog.methods import METHODS, method_of
 from polarvrp.config.loading import load_study
 from polarvrp.config.study import StudyConfig
+from polarvrp.errors import ConfigError
 from polarvrp.study.experiments import (
     ablation_runs,
     asked_runs,
@@ -124,6 +127,16 @@ def test_registries_agree() -> None:
     for method in METHODS.values():
         assert method.source or method.encoder in BACKBONES[str(method.backbone)].encoders
     assert set(ablations()) <= set(tables())
+
+
+@pytest.mark.parametrize(("name", "kind"), [("training_paradigms", "grid"), ("temperature", "sweep")])
+def test_a_record_that_lacks_what_its_runs_come_from_is_refused(
+    paper: StudyConfig, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    without: dict[str, Any] = {kind: None}
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], **without))
+    with pytest.raises(ConfigError, match=f"experiment {name} is no {kind}; its record must have one"):
+        experiment_runs(paper, name)
 
 
 def test_installed_packages_are_searched_for_backbones_once(paper: StudyConfig) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from polarvrp.catalog.methods import OWN, Method
+from polarvrp.errors import ConfigError
 
 INTEGER, REAL, TEXT = "int64", "float64", "string"
 """Types of columns, as Arrow names them."""
@@ -106,3 +107,25 @@ class Experiment:
     methods: tuple[Method, ...] = ()
     paper: str | None = None
     figure: Figure | None = None
+
+
+def grid_of(experiment: Experiment) -> Grid:
+    """The grid of an experiment that is one.
+
+    Raises:
+        ConfigError: If its record has none.
+    """
+    if experiment.grid is None:
+        raise ConfigError(f"experiment {experiment.name} is no grid; its record must have one")
+    return experiment.grid
+
+
+def sweep_of(experiment: Experiment) -> Sweep:
+    """The sweep of an experiment that is one.
+
+    Raises:
+        ConfigError: If its record has none.
+    """
+    if experiment.sweep is None:
+        raise ConfigError(f"experiment {experiment.name} is no sweep; its record must have one")
+    return experiment.sweep

@@ -1,7 +1,7 @@
 """Experiments: which runs are compared in which table and figure; workflow, tables and report iterate over them."""
 
 from polarvrp.catalog.analyses import ANALYSES
-from polarvrp.catalog.experiment import INTEGER, REAL, TEXT, Experiment, Figure, Grid, Sweep
+from polarvrp.catalog.experiment import INTEGER, REAL, TEXT, Experiment, Figure, Grid, Sweep, grid_of, sweep_of
 from polarvrp.catalog.limits import LIMITED_INSTANCES
 from polarvrp.catalog.methods import Method
 
@@ -16,7 +16,9 @@ __all__ = [
     "Sweep",
     "ablations",
     "analyses",
+    "grid_of",
     "main_tables",
+    "sweep_of",
     "tables",
 ]
 

@@ -20,7 +20,8 @@ def architecture_of(config: ModelConfig) -> Architecture:
         config: Names a built-in backbone and one of its encoders.
 
     Raises:
-        ConfigError: If an option is set that the backbone or the encoder has no use for.
+        ConfigError: If an option is set that the backbone or the encoder has no use for, or the backbone's record names
+            no architecture.
     """
     backbone, encoder = BACKBONES[config.backbone], ENCODERS[config.encoder]
     for name in sorted(OPTIONS):
@@ -33,7 +34,8 @@ def architecture_of(config: ModelConfig) -> Architecture:
                     f"{name} belongs to encoder {other.name}, got it with {config.encoder}; leave it unset"
                 )
     architecture = backbone.architecture
-    assert architecture is not None
+    if architecture is None:
+        raise ConfigError(f"backbone {config.backbone} has no architecture; its record must name one")
     if backbone.large is not None and config.num_customers > LARGEST_SMALL_SIZE:
         architecture = backbone.large
     architecture = replace(

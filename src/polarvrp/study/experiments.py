@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations, grid_of, sweep_of
 from polarvrp.catalog.methods import method_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.catalog.records import resolve
@@ -59,13 +59,13 @@ def sample_run(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
 
 def grid_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of a grid: the study's backbones along the grid's axis."""
+    grid_of(experiment)  # which refuses a record that lacks one
     return _small_runs(study, (network._asdict() for network in compared_networks(experiment, study.grid_backbones)))
 
 
 def sweep_runs(study: StudyConfig, experiment: Experiment) -> list[RunSpec]:
     """Runs of a sweep: its values, and the default, which has no suffix in a run's name."""
-    sweep = experiment.sweep
-    assert sweep is not None
+    sweep = sweep_of(experiment)
     default = ablation_defaults(study)[sweep.setting]
     values = dict.fromkeys((*getattr(study.sweeps, experiment.name), default))
     return _small_runs(

@@ -4,13 +4,13 @@ from typing import Any
 
 import pandas as pd
 
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, tables
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, grid_of, sweep_of, tables
 from polarvrp.catalog.methods import METHODS, OWN, PUBLISHED, SOLVERS
 from polarvrp.catalog.records import resolve
 from polarvrp.tables.claims import CLAIMS, compare_claims
 from polarvrp.tables.formats import plain
 from polarvrp.tables.frames import arrow_schema, typed
-from polarvrp.tables.grids import axis_labels, grid_of
+from polarvrp.tables.grids import axis_labels
 from polarvrp.tables.labels import OURS, as_in_the_paper, is_external, is_shipped, printed_stems, shipped_method
 from polarvrp.tables.means import average_over, complete_mean, over_seeds, seed_means
 from polarvrp.tables.notes import DEFINITIONS, MISPRINT, note_of
@@ -18,7 +18,6 @@ from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, PAPER_SIZES, SOLVER_COR
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
 from polarvrp.tables.sources import MissingResultsError, Results
-from polarvrp.tables.sweeps import sweep_of
 
 LINE = ["row", "column", "paper", "ours"]
 """Columns of what a compare function returns."""

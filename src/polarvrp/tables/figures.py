@@ -12,14 +12,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, grid_of
 from polarvrp.catalog.experiments import Figure as FigureRecord
 from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
 from polarvrp.files import write_figure
 from polarvrp.study.layout import FIGURE_SUFFIXES, STRICT_RULES
 from polarvrp.tables.drawing import STYLE, Look, dot_size, head, legend, looks_of, tidy
-from polarvrp.tables.grids import axis_labels, grid_of
+from polarvrp.tables.grids import axis_labels
 from polarvrp.tables.labels import (
     is_external,
     is_shipped,

@@ -6,7 +6,7 @@ import pandas as pd
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
 from polarvrp.catalog.encoders import ENCODERS
-from polarvrp.catalog.experiments import Experiment, Grid
+from polarvrp.catalog.experiments import Experiment, Grid, grid_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.tables.ablations import cell_gaps, small_runs
 from polarvrp.tables.formats import count, number
@@ -35,13 +35,6 @@ def encoder_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     runs = small_runs(results.evaluated_runs(), experiment)
     counts = {(run.backbone, run.encoder): results.recorded(run, "parameters") for run in runs}
     return gaps.assign(parameters=[counts[cell] for cell in zip(gaps["backbone"], gaps["encoder"], strict=True)])
-
-
-def grid_of(experiment: Experiment) -> Grid:
-    """The grid of an experiment that is one."""
-    if experiment.grid is None:
-        raise ValueError(f"experiment {experiment.name} is no grid")
-    return experiment.grid
 
 
 def axis_labels(grid: Grid) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from polarvrp.catalog.experiments import Experiment, Sweep
+from polarvrp.catalog.experiments import Experiment, Sweep, sweep_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.study.runs import RunSpec
 from polarvrp.tables.ablations import cell_gaps, small_runs
@@ -36,13 +36,6 @@ def sweep_rows(results: Results, experiment: Experiment) -> pd.DataFrame:
     means["mean_gap_percent"] = means["mean_gap_percent"].where(means["variants"] == means["variants"].max())
     costs = [{**cell, "seed": run.seed, **epoch_costs(results.history(run))} for run, cell in cells.items()]
     return means.join(pd.DataFrame(costs).set_index(keys)).reset_index()
-
-
-def sweep_of(experiment: Experiment) -> Sweep:
-    """The sweep of an experiment that is one."""
-    if experiment.sweep is None:
-        raise ValueError(f"experiment {experiment.name} is no sweep")
-    return experiment.sweep
 
 
 def render_sweep(frame: pd.DataFrame, experiment: Experiment) -> list[PrintedTable]:
