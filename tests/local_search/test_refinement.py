@@ -1,7 +1,6 @@
 """The refiner: never longer, never infeasible, the same whoever works, and loud when it cannot work."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,7 +8,8 @@ import pyvrp
 from pyvrp import RandomNumberGenerator
 from pyvrp.search import OPERATORS, LocalSearch, NeighbourhoodParams, PerturbationManager, compute_neighbours
 
-from helpers.instances import generated, mixed_arrays
+from helpers.instances import generated
+from helpers.local_search import mixed_batch, some_tours
 from polarvrp.local_search import pyvrp_search
 from polarvrp.local_search.pyvrp_search import NUM_NEIGHBOURS, PENALTIES, neighbours, refine_tours
 from polarvrp.local_search.refinement import Refiner
@@ -17,24 +17,9 @@ from polarvrp.local_search.shared_memory import RefinedTour
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import Route, actions_to_routes, check_tour, routes_to_actions
-from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
+from polarvrp.problem.variants import VARIANTS
 from polarvrp.solvers.integers import integer_instance
 from polarvrp.solvers.pyvrp_model import problem_data
-
-
-def mixed_batch(num_customers: int) -> Instances[NodeArrays]:
-    """One instance of each training variant in one batch."""
-    return mixed_arrays(TRAINING_VARIANTS, num_customers, count=1)
-
-
-def some_tours(instances: Instances[NodeArrays]) -> list[list[int]]:
-    return [nearest_neighbour(instances, index) for index in range(len(instances))]
-
-
-@pytest.fixture(scope="module")
-def two_workers() -> Iterator[Refiner]:
-    with Refiner(2) as refiner:
-        yield refiner
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.instances import generated, mixed_arrays
+from helpers.instances import generated
+from helpers.local_search import mixed_batch, some_tours
 from polarvrp.decoding.rollout import replay_actions
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError, DataError, InfeasibleTourError
@@ -24,26 +24,9 @@ from polarvrp.local_search import refinement, shared_memory, table_refinement
 from polarvrp.local_search.refinement import PendingTours, RefinedTours, RefinementError, Refiner, pad_actions
 from polarvrp.local_search.shared_memory import PREFIX, RefinedTour, Segment, Shape, remove_leftovers
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
-from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import Route, check_tour, flat_actions, routes_to_actions
-from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.solvers import versions
 from polarvrp.tolerances import COST_TOLERANCE
-
-
-def mixed_batch(num_customers: int) -> Instances[NodeArrays]:
-    """One instance of each training variant in one batch."""
-    return mixed_arrays(TRAINING_VARIANTS, num_customers, count=1)
-
-
-def some_tours(instances: Instances[NodeArrays]) -> list[list[int]]:
-    return [nearest_neighbour(instances, index) for index in range(len(instances))]
-
-
-@pytest.fixture(scope="module")
-def two_workers() -> Iterator[Refiner]:
-    with Refiner(2) as refiner:
-        yield refiner
 
 
 def test_errors_of_workers_surface_and_the_refiner_lives_on(two_workers: Refiner) -> None:

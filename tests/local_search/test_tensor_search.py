@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.instances import drawn, generated, mixed_arrays, sample
+from helpers.local_search import some_tours
 from helpers.walks import random_walk
 from polarvrp.environment.environment import Environment
 from polarvrp.errors import ConfigError
@@ -21,7 +22,6 @@ from polarvrp.local_search.refinement import Refiner, pad_actions
 from polarvrp.local_search.route_segments import FORBIDDEN, Rules, TourState
 from polarvrp.local_search.tensor_search import improve, routes_searched
 from polarvrp.problem.instances import Instances, NodeArrays, to_arrays, to_tensors
-from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import actions_to_routes, check_tour, flat_actions
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.tolerances import POLICY_TOLERANCE
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 def nearest(instances: Instances[NodeArrays]) -> Tensor:
-    return pad_actions([[nearest_neighbour(instances, index)] for index in range(len(instances))])
+    return pad_actions([[tour] for tour in some_tours(instances)])
 
 
 def starts(instances: Instances[NodeArrays], num_random: int) -> Tensor:
