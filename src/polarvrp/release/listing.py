@@ -73,7 +73,7 @@ def listed_models(roots: Sequence[Path]) -> list[ListedModel]:
     """
     models = []
     for folder in sorted(path.parent for path in shipped.SHIPPED.glob(f"{shipped.PREFIX}*/{shipped.WEIGHTS}")):
-        evaluation, set_x = partial(_shipped_evaluation, folder), folder / "evaluations" / "set_x.parquet"
+        evaluation, set_x = partial(shipped.solutions_path, folder), shipped.set_x_path(folder)
         models += _usable(folder, folder.name, Results(folder, ""), evaluation, set_x)
     for root in roots:
         for path in sorted(root.glob(f"models/*/{shipped.WEIGHTS}")):
@@ -82,10 +82,6 @@ def listed_models(roots: Sequence[Path]) -> list[ListedModel]:
             evaluation, set_x = partial(layout.evaluation, run), layout.set_x(run)
             models += _usable(path.parent, name, Results(root, ""), evaluation, set_x)
     return models
-
-
-def _shipped_evaluation(folder: Path, variant: str, num_customers: int) -> Path:
-    return folder / "evaluations" / f"{variant}-n{num_customers}.parquet"
 
 
 def _usable(folder: Path, name: str, results: Results, evaluation: Evaluation, set_x: Path) -> list[ListedModel]:

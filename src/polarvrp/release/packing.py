@@ -1,9 +1,9 @@
 """A finished run as a model that ships with the package: complete, of one training, and every tour verified exactly."""
 
-import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from polarvrp.catalog.methods import PUBLISHED_SIZES
@@ -16,14 +16,38 @@ from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.progress import progress
 from polarvrp.solutions.checking import check_set, check_set_x
 from polarvrp.study.layout import Layout
+from polarvrp.study.metadata import require_recorded
 from polarvrp.study.runs import RunSpec
-from polarvrp.study.shipped import MODEL_FILES, WEIGHTS, shipped_name
+from polarvrp.study.shipped import (
+    MODEL_FILES,
+    WEIGHTS,
+    metadata_path,
+    searched_solutions_path,
+    set_x_path,
+    shipped_name,
+    solutions_path,
+)
 from polarvrp.study.specs import parse_train_spec
 
 logger = logging.getLogger(__name__)
 
 LARGEST_WEIGHTS = 30 * 2**20
 """Bytes that the weights of a shipped model must stay below."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """A file of solutions that ships.
+
+    Attributes:
+        source: The file among the results.
+        place: The file below the model's folder.
+        instances: Its test set; None for Set-X.
+    """
+
+    source: Path
+    place: Path
+    instances: Path | None
 
 
 def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
@@ -48,30 +72,25 @@ def pack_model(run: RunSpec, results: Path, output: Path) -> Path:
     """
     layout, folder = Layout(results), output / shipped_name(run.num_customers)
     model = layout.model(run.name)
-    if exists(folder) and not exists(folder / MODEL_FILES[-1]) and any(folder.iterdir()):
+    if exists(folder) and not exists(metadata_path(folder)) and any(folder.iterdir()):
         raise DataError(f"{folder} exists and holds no model; move it away or choose another --output")
-    require_output(folder / MODEL_FILES[-1], ".json", {"num_customers": run.num_customers}, [model / MODEL_FILES[-1]])
+    require_output(metadata_path(folder), ".json", {"num_customers": run.num_customers}, [metadata_path(model)])
     fingerprint = _require_finished(run, model)
     evaluations = _evaluations(run, layout)
-    searched = _searched(run, layout)
     references = _references(run, layout, evaluations)
-    solved = evaluations | searched
-    for source, instances in progress(solved.items(), len(solved), f"checking {run.name}", "file"):
-        _require_origin(source, fingerprint)
-        _require_solved(source, instances)
-    for source, instances in references.items():
-        _require_solved(source, instances)
+    solved = [*evaluations, *_searched(run, layout)]
+    for part in progress(solved, len(solved), f"checking {run.name}", "file"):
+        _require_origin(part.source, fingerprint)
+        _require_solved(part)
+    for part in references:
+        _require_solved(part)
     with atomic_folder(folder) as temporary:
         for name in MODEL_FILES:
             shutil.copyfile(model / name, temporary / name)
-        for part, sources in (("evaluations", evaluations), ("local_search", searched)):
-            for source, instances in sources.items():
-                (temporary / part).mkdir(exist_ok=True)
-                shutil.copyfile(source, temporary / part / ("set_x.parquet" if instances is None else source.name))
-        for source in references:
-            target = temporary / source.relative_to(results)
+        for part in (*solved, *references):
+            target = temporary / part.place
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            shutil.copyfile(part.source, target)
     return folder
 
 
@@ -84,11 +103,8 @@ def _require_finished(run: RunSpec, model: Path) -> str:
     if size >= LARGEST_WEIGHTS:
         raise DataError(f"{model / WEIGHTS} has {size / 2**20:.1f} MiB, a shipped model less than 30")
     _, header = load_policy(model / WEIGHTS)
-    try:
-        metadata = json.loads((model / "metadata.json").read_text(encoding="utf-8"))
-        fingerprint, spec, epochs = str(metadata["fingerprint"]), metadata["spec"], metadata["epochs"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{model / 'metadata.json'} is no metadata of a training; train {run.name} again") from error
+    metadata = require_recorded(metadata_path(model), ("fingerprint", "spec", "epochs"), f"train {run.name} again")
+    fingerprint, spec, epochs = str(metadata["fingerprint"]), metadata["spec"], metadata["epochs"]
     said = header["metadata"]
     for source, found in (("weights", said.get("fingerprint")), ("history", _origin(model / "history.parquet"))):
         if found != fingerprint:
@@ -101,21 +117,22 @@ def _require_finished(run: RunSpec, model: Path) -> str:
     return fingerprint
 
 
-def _evaluations(run: RunSpec, layout: Layout) -> dict[Path, Path | None]:
-    """Files of solutions to ship, each with its test set, None for Set-X."""
-    found: dict[Path, Path | None] = {}
-    missing = []
+def _evaluations(run: RunSpec, layout: Layout) -> list[_Solved]:
+    """The model's solutions of test sets and of Set-X."""
+    found: list[_Solved] = []
+    missing, size = [], run.num_customers
     for variant in VARIANTS:
-        source = layout.evaluation(run.name, variant, run.num_customers)
+        source = layout.evaluation(run.name, variant, size)
         if source.is_file():
-            found[source] = layout.dataset("test", variant, run.num_customers)
+            place = solutions_path(Path(), variant, size)
+            found.append(_Solved(source, place, layout.dataset("test", variant, size)))
         elif variant in TRAINING_VARIANTS:
             raise DataError(f"{source} does not exist; evaluate {run.name} on all 16 training variants first")
         else:
             missing.append(variant)
     set_x = layout.set_x(run.name)
     if set_x.is_file():
-        found[set_x] = None
+        found.append(_Solved(set_x, set_x_path(Path()), None))
     else:
         missing.append("Set-X")
     if missing:
@@ -123,27 +140,29 @@ def _evaluations(run: RunSpec, layout: Layout) -> dict[Path, Path | None]:
     return found
 
 
-def _searched(run: RunSpec, layout: Layout) -> dict[Path, Path | None]:
-    """Solutions after one local search, where there are any, each with its test set."""
-    return {
-        source: layout.dataset("test", variant, run.num_customers)
+def _searched(run: RunSpec, layout: Layout) -> list[_Solved]:
+    """Solutions after one local search, where there are any."""
+    size = run.num_customers
+    return [
+        _Solved(source, searched_solutions_path(Path(), variant, size), layout.dataset("test", variant, size))
         for variant in VARIANTS
-        if (source := layout.searched_evaluation(run.name, variant, run.num_customers)).is_file()
-    }
+        if (source := layout.searched_evaluation(run.name, variant, size)).is_file()
+    ]
 
 
-def _references(run: RunSpec, layout: Layout, evaluations: Mapping[Path, Path | None]) -> dict[Path, Path]:
-    """Solutions that gaps are taken to, each with its test set; none where there are published ones."""
+def _references(run: RunSpec, layout: Layout, evaluations: Sequence[_Solved]) -> list[_Solved]:
+    """Solutions that gaps are taken to; none where there are published ones."""
     if run.num_customers in PUBLISHED_SIZES:
-        return {}
-    found = {}
+        return []
+    found: list[_Solved] = []
+    solved = {part.instances for part in evaluations}
     for variant in VARIANTS:
         instances = layout.dataset("test", variant, run.num_customers)
-        if instances in evaluations.values():
+        if instances in solved:
             source = layout.reference("test", "pyvrp", variant, run.num_customers)
             if not source.is_file():
                 raise DataError(f"{source} does not exist; solve {instances} with `polarvrp reference` first")
-            found[source] = instances
+            found.append(_Solved(source, source.relative_to(layout.root), instances))
     return found
 
 
@@ -160,8 +179,9 @@ def _origin(path: Path) -> str | None:
     return model.get("fingerprint") if isinstance(model, dict) else None
 
 
-def _require_solved(path: Path, instances: Path | None) -> None:
+def _require_solved(part: _Solved) -> None:
     """Verify every tour of a file of solutions, and that it has one of each instance of its test set."""
+    path, instances = part.source, part.instances
     verdict = check_set_x(path) if instances is None else check_set(instances, path)
     problem = next(iter(verdict.problems), None)
     if problem is not None:

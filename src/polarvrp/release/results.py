@@ -1,6 +1,5 @@
 """Results of a shipped model beside the paper's, from its files of solutions alone."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,7 +16,9 @@ from polarvrp.evaluation.gaps import summarise_gaps
 from polarvrp.files import provenance, read_parquet
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.solutions import read_solutions
+from polarvrp.study.metadata import require_recorded
 from polarvrp.study.runs import RunSpec, parse_run
+from polarvrp.study.shipped import metadata_path, searched_solutions_path, set_x_path, solutions_path
 from polarvrp.study.specs import parse_train_spec
 from polarvrp.tables.formats import count, duration, number, span
 from polarvrp.tables.labels import AVERAGE, OURS
@@ -44,40 +45,26 @@ def shipped_tables(folder: Path) -> list[PrintedTable]:
     Raises:
         DataError: If a file is missing or unusable.
     """
-    metadata = _metadata(folder)
+    needed = ("run", "spec", "epochs", "device", "total_seconds")
+    metadata = require_recorded(metadata_path(folder), needed, "name a shipped model")
     run = parse_run(str(metadata["run"]))
     tables = []
     for name, order in (("in_distribution", IN_DISTRIBUTION_ORDER), ("zero_shot", ZERO_SHOT_ORDER)):
-        found = [variant for variant in order if _solutions(folder, variant, run).is_file()]
+        found = [variant for variant in order if solutions_path(folder, variant, run.num_customers).is_file()]
         if found:
             tables.append(_variants_table(folder, metadata, run, EXPERIMENTS[name], found))
-    if (folder / "evaluations" / "set_x.parquet").is_file():
+    if set_x_path(folder).is_file():
         tables.append(_set_x_table(folder, metadata, run))
     if not tables:
         raise DataError(f"{folder} holds no evaluations; pack the model again")
     return tables
 
 
-def _metadata(folder: Path) -> dict[str, Any]:
-    path = folder / "metadata.json"
-    try:
-        metadata: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for key in ("run", "spec", "epochs", "device", "total_seconds"):
-            metadata[key]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is missing or no metadata of a training; name a shipped model") from error
-    return metadata
-
-
-def _solutions(folder: Path, variant: str, run: RunSpec, part: str = "evaluations") -> Path:
-    return folder / part / f"{variant}-n{run.num_customers}.parquet"
-
-
 def _variants_table(
     folder: Path, metadata: Mapping[str, Any], run: RunSpec, experiment: Experiment, variants: Sequence[str]
 ) -> PrintedTable:
     """A row a variant, averages last; the paper's columns only where it prints numbers of this size."""
-    tables = {variant: read_solutions(_solutions(folder, variant, run)) for variant in variants}
+    tables = {variant: read_solutions(solutions_path(folder, variant, run.num_customers)) for variant in variants}
     references = {variant: _reference(folder, variant, run) for variant in variants}
     ours = pd.DataFrame({"variant": name, **_summary(tables[name], references[name])} for name in variants)
     ours["searched"] = [_gap_after_search(folder, name, run, references[name]) for name in variants]
@@ -120,13 +107,13 @@ def _summary(table: pa.Table, reference: pd.Series) -> dict[str, Any]:
 
 def _gap_after_search(folder: Path, variant: str, run: RunSpec, reference: pd.Series) -> float:
     """Mean gap after one local search from each tour; NaN where none was made."""
-    path = _solutions(folder, variant, run, "local_search")
+    path = searched_solutions_path(folder, variant, run.num_customers)
     return _summary(read_solutions(path), reference)["gap_percent"] if path.is_file() else math.nan
 
 
 def _set_x_table(folder: Path, metadata: Mapping[str, Any], run: RunSpec) -> PrintedTable:
     """A row a group of sizes; only instances solved here count on either side."""
-    path = folder / "evaluations" / "set_x.parquet"
+    path = set_x_path(folder)
     solved = pd.DataFrame(read_set_x(path))[["instance", "gap_percent", "published_gap_percent"]]
     solved = solved.rename(columns={"gap_percent": "rounded", "published_gap_percent": "gap_percent"})
     paper = read_paper("set_x")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import SOLVERS
@@ -12,6 +10,7 @@ from polarvrp.config.study import StudyConfig
 from polarvrp.errors import PolarvrpError
 from polarvrp.study.experiments import masked_runs
 from polarvrp.study.layout import Layout, unseen_protocols
+from polarvrp.study.metadata import recorded
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.study.specs import fingerprint, train_spec
 
@@ -28,7 +27,7 @@ def trained_runs(study: StudyConfig, layout: Layout) -> list[RunSpec]:
             run = parse_run(weights.parent.name)
             if run.num_customers not in sizes:
                 continue
-            trained_by = recorded(layout, run.name).get("fingerprint")
+            trained_by = recorded(layout.metadata(run.name)).get("fingerprint")
             if trained_by == fingerprint(train_spec(study, run)):
                 found.append(run)
         except PolarvrpError:  # a foreign folder, or a run that this study cannot train
@@ -92,11 +91,3 @@ def solved_beside(
     paths = [layout.reference("test", solver, *test_set) for solver in SOLVERS for test_set in sets]
     paths += [layout.limited(solver, part, *test_set) for solver in SOLVERS for part in parts for test_set in sets]
     return {str(path): path.stat().st_mtime_ns for path in paths if str(path) not in inputs and path.is_file()}
-
-
-def recorded(layout: Layout, run: str) -> Mapping[str, Any]:
-    """What a training recorded about itself; nothing where it did not, or not legibly."""
-    try:
-        return dict(json.loads(layout.metadata(run).read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return {}

@@ -13,7 +13,10 @@ from polarvrp.errors import DataError
 SHIPPED = Path(__file__).parents[1] / "data" / "pretrained"
 PREFIX = "pretrained-n"
 WEIGHTS = "weights.safetensors"
-MODEL_FILES = (WEIGHTS, "config.yaml", "history.parquet", "metadata.json")
+METADATA = "metadata.json"
+MODEL_FILES = (WEIGHTS, "config.yaml", "history.parquet", METADATA)
+
+_EVALUATIONS = "evaluations"
 
 
 def shipped_name(num_customers: int) -> str:
@@ -54,6 +57,40 @@ def shipped_folder(name: str) -> Path:
     )
 
 
+def metadata_path(folder: Path) -> Path:
+    """What the training of a model recorded about itself.
+
+    Args:
+        folder: Of the model.
+    """
+    return folder / METADATA
+
+
+def solutions_path(folder: Path, variant: str, num_customers: int) -> Path:
+    """Solutions of a test set that ship with a model.
+
+    Args:
+        folder: Of the model.
+        variant: Of the test set.
+        num_customers: Its size.
+    """
+    return folder / _EVALUATIONS / f"{variant}-n{num_customers}.parquet"
+
+
+def searched_solutions_path(folder: Path, variant: str, num_customers: int) -> Path:
+    """The same after one local search."""
+    return folder / "local_search" / f"{variant}-n{num_customers}.parquet"
+
+
+def set_x_path(folder: Path) -> Path:
+    """Solutions of Set-X that ship with a model.
+
+    Args:
+        folder: Of the model.
+    """
+    return folder / _EVALUATIONS / "set_x.parquet"
+
+
 def solutions_digest(name: str) -> str:
     """SHA-256 of the solutions that ship with a model, by the names and the content of their files.
 
@@ -61,6 +98,6 @@ def solutions_digest(name: str) -> str:
         DataError: If this version of the package ships no such model.
     """
     digest = hashlib.sha256()
-    for path in sorted((shipped_folder(name) / "evaluations").glob("*.parquet")):
+    for path in sorted((shipped_folder(name) / _EVALUATIONS).glob("*.parquet")):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from polarvrp.config.study import StudyConfig
 from polarvrp.outputs import stated_subject
-from polarvrp.study.at_hand import recorded, trained_runs
+from polarvrp.study.at_hand import trained_runs
 from polarvrp.study.inventory import Job, inventory
 from polarvrp.study.layout import Layout
+from polarvrp.study.metadata import recorded
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec, train_spec
 
@@ -171,7 +172,7 @@ def _opened() -> Iterator[Path]:
 
 def _foreign(layout: Layout, run: str, spec: Mapping[str, Any]) -> bool:
     """Whether a model was trained by another specification, as far as its metadata says."""
-    known = recorded(layout, run).get("fingerprint")
+    known = recorded(layout.metadata(run)).get("fingerprint")
     return known is not None and known != fingerprint(spec)
 
 
@@ -218,7 +219,7 @@ def _epoch_seconds(layout: Layout, run: str, history: list[dict[str, Any]]) -> f
     """Seconds of an epoch: lately, where the training goes on; on average, where it is complete."""
     if history:
         return fmean(row["seconds"] + (row.get("seconds_validate") or 0.0) for row in history[-LAST_EPOCHS:])
-    metadata = recorded(layout, run)
+    metadata = recorded(layout.metadata(run))
     return metadata["total_seconds"] / metadata["epochs"] if metadata.get("epochs") else None
 
 

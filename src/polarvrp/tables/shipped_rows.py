@@ -1,18 +1,23 @@
 """Models that come with the package as rows of the main tables, each at the size that it was trained at."""
 
-import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pandas as pd
 
 from polarvrp.catalog.methods import PUBLISHED_SIZES
-from polarvrp.errors import DataError
-from polarvrp.files import reading
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.origin import Origin
 from polarvrp.study.layout import Layout
-from polarvrp.study.shipped import shipped_folder, shipped_models, shipped_size
+from polarvrp.study.metadata import require_recorded
+from polarvrp.study.shipped import (
+    metadata_path,
+    set_x_path,
+    shipped_folder,
+    shipped_models,
+    shipped_size,
+    solutions_path,
+)
 from polarvrp.tables.labels import shipped_method
 from polarvrp.tables.sources import InstanceSet, Results, read_costs
 
@@ -42,7 +47,7 @@ def shipped_solutions(results: Results, variants: Collection[str]) -> Iterator[t
             test_set, origin = InstanceSet(variant, size), Origin(variant, size, "run", run)
             path, instances = results.layout.shipped_evaluation(name, variant, size), results.dataset(test_set)
             if ships:  # of all published instances, whatever part of them the study has
-                path, instances = folder / "evaluations" / path.name, Layout(folder).dataset("test", variant, size)
+                path, instances = solutions_path(folder, variant, size), Layout(folder).dataset("test", variant, size)
             if path.is_file():
                 yield shipped_method(size), test_set, read_costs(path, origin, instances)
 
@@ -58,7 +63,7 @@ def shipped_set_x(instances: Collection[str]) -> Iterator[pd.DataFrame]:
     """
     columns = ["instance", "best_known", "cost", "published_cost", "seconds"]
     for name in shipped_models():
-        path, size = shipped_folder(name) / "evaluations" / "set_x.parquet", shipped_size(name)
+        path, size = set_x_path(shipped_folder(name)), shipped_size(name)
         if path.is_file():
             frame = pd.DataFrame(read_set_x(path))[columns]
             yield frame[frame["instance"].isin(instances)].assign(
@@ -68,9 +73,4 @@ def shipped_set_x(instances: Collection[str]) -> Iterator[pd.DataFrame]:
 
 def _run_of(folder: Path) -> str:
     """Run that a shipped model was trained as."""
-    path = folder / "metadata.json"
-    with reading(path, damage="is no metadata of a training; install the package again"):
-        found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict) or "run" not in found:
-        raise DataError(f"{path} names no run; install the package again")
-    return str(found["run"])
+    return str(require_recorded(metadata_path(folder), ("run",), "install the package again")["run"])

@@ -21,8 +21,8 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.origin import SEVERAL, Origin, require_origin, set_digests
 from polarvrp.solutions.solutions import read_solutions
-from polarvrp.study import at_hand
 from polarvrp.study.layout import STRICT_RULES, Layout
+from polarvrp.study.metadata import recorded
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
@@ -244,7 +244,7 @@ class Results:
     def _of_scale(self, runs: Iterable[RunSpec]) -> list[RunSpec]:
         """Runs but those that say they were trained at another scale, as for two epochs at a size of the paper's."""
         sized = [run for run in runs if self.has_size(run.num_customers)]
-        scales = {run: at_hand.recorded(self.layout, run.name).get("scale") for run in sized}
+        scales = {run: recorded(self.layout.metadata(run.name)).get("scale") for run in sized}
         others = sorted(run.name for run, scale in scales.items() if scale not in (None, self.scale))
         if others:
             names = ", ".join(others)

@@ -1,13 +1,14 @@
 """Trainings as their files tell them, complete or not."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from polarvrp.errors import DataError
 from polarvrp.files import provenance, read_parquet, write_text
+from polarvrp.study.metadata import recorded
+from polarvrp.study.shipped import metadata_path
 from polarvrp.training.wandb_runs import Description
 
 DESCRIPTION = "description.json"
@@ -35,7 +36,7 @@ def read_training(folder: Path) -> tuple[Description, Rows]:
     spec = provenance(table).get("spec")
     if not isinstance(spec, dict):
         raise DataError(f"{path} names no specification; delete it and train the run again")
-    known = _json(folder / "metadata.json")
+    known = recorded(metadata_path(folder))
     facts = {name: known[name] for name in FACTS if known.get(name) is not None}
     return Description(run=folder.name, spec=spec, scale=known.get("scale"), facts=facts), table.to_pylist()
 
@@ -56,18 +57,10 @@ def read_unfinished(state: Path) -> tuple[Description, Rows] | None:
         return None
     except ValueError as error:
         raise DataError(f"{state / 'history.jsonl'} is damaged; the training's next epoch writes it anew") from error
-    known = _json(state / DESCRIPTION)
+    known = recorded(state / DESCRIPTION)
     if not known:
         raise DataError(f"{state} does not say what it is, an earlier version left it; go on training first")
     try:
         return Description(**known), rows
     except TypeError as error:
         raise DataError(f"{state / DESCRIPTION} is damaged; go on training first") from error
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
