@@ -1,4 +1,5 @@
-"""The order of the package's rooms, which imports only go down; what stays light; how large modules and functions are.
+"""The order of the package's rooms, which imports only go down; what stays light; where tolerances stand; how large
+modules and functions are.
 
 Imports inside functions count too.
 """
@@ -127,6 +128,13 @@ def test_neither_the_package_nor_its_help_loads_anything_heavy(code: str) -> Non
     code = f"import atexit, sys; atexit.register(lambda: print(sorted({heavy} & set(sys.modules))));" + code
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_tolerances_stand_in_their_module_alone() -> None:
+    named = {
+        module: re.findall(r"^\w*(?:TOLERANCE|EXCESS)\w* = ", ast.unparse(tree), re.M) for module, tree in TREES.items()
+    }
+    assert [module for module, names in named.items() if names] == ["tolerances"]
 
 
 def test_modules_have_at_most_400_lines() -> None:

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import InfeasibleTourError
-from polarvrp.tolerances import COST_TOLERANCE
+from polarvrp.tolerances import COST_TOLERANCE, PRINTED_COST_TOLERANCE
 
 if TYPE_CHECKING:
     from polarvrp.solutions.checking import Verdict
     from polarvrp.solutions.importing import Imported
 
 SHOWN_ROWS = 10
-
-PRINTED_COST_TOLERANCE = 0.005
-"""Others' library solutions with unrounded distances state their cost with two decimals."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from polarvrp.errors import DataError
 from polarvrp.problem.archives import EVERY_ROW, Arrays, read_arrays, read_metadata, read_shapes
 from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.variants import Variant, capacity_for
+from polarvrp.tolerances import WHOLE_DEMAND_TOLERANCE
 
 REQUIRED = ("locs", "demand_linehaul", "vehicle_capacity")
 OPTIONAL = (
@@ -28,9 +29,6 @@ OPTIONAL = (
     "speed",
     "num_depots",
 )
-
-WHOLE_DEMAND_TOLERANCE = 1e-3
-"""How far a float32 demand times the capacity may be from a whole number."""
 
 CHECKED_AT_ONCE = 4096
 """Instances whose numbers are checked together, so that this takes little memory beside theirs."""

@@ -7,6 +7,7 @@ from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.library_prices import at_cheapest_depots, check_routes
 from polarvrp.problem.vrplib import read_sol
+from polarvrp.tolerances import PRINTED_COST_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def known_solution(path: Path, library: LibraryInstance) -> KnownSolution | None
     if report.first_problem is not None:
         return KnownSolution(beside, None, report.first_problem)
     stated = solution.cost
-    differs = stated is not None and abs(stated - report.cost) > 0.5e-2
+    differs = stated is not None and abs(stated - report.cost) > PRINTED_COST_TOLERANCE
     return KnownSolution(beside, report.cost, f"it states {stated:.15g}" if differs else None)
 
 

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from polarvrp.errors import InfeasibleTourError
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.tours import Route, require_every_customer_once, require_no_negative_node
-
-TIME_TOLERANCE = 1e-6
-"""Excess over windows, closing times and limits that a solution may have, as a share of the bound if that exceeds 1."""
-
-LARGEST_EXCESS = 0.01
-"""Which it never has more of, however large the bound: less than whole numbers and tenths differ by."""
+from polarvrp.tolerances import LARGEST_LIBRARY_EXCESS, LIBRARY_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +212,4 @@ class _Prices:
 
 
 def _exceeds(value: float, bound: float) -> bool:
-    return value - bound > min(TIME_TOLERANCE * max(1.0, abs(bound)), LARGEST_EXCESS)
+    return value - bound > min(LIBRARY_TOLERANCE * max(1.0, abs(bound)), LARGEST_LIBRARY_EXCESS)

@@ -20,7 +20,7 @@ from polarvrp.problem.vrplib import load_set_x, set_x_names
 from polarvrp.solutions.foreign import ForeignSolution, instances_beside
 from polarvrp.solutions.library_rows import LibraryRow, library_row, unsolved_row
 from polarvrp.solutions.rows import SolutionRow
-from polarvrp.tolerances import COST_TOLERANCE, POLICY_TOLERANCE
+from polarvrp.tolerances import COST_PRECISION, COST_TOLERANCE, POLICY_TOLERANCE
 
 SET_X = Path("set-x")
 """Stands for the instances of CVRPLIB's Set-X, which the package holds."""
@@ -126,8 +126,8 @@ def compared(solutions: Sequence[ForeignSolution], rows: Sequence[Row], noun: st
 def cost_problem(
     library: LibraryInstance, stated: float, exact: float, tolerance: float = COST_TOLERANCE
 ) -> str | None:
-    """What is wrong with a stored cost; None if nothing is. Our ``.sol`` files hold 15 digits of it."""
-    if math.isclose(stated, exact, rel_tol=1e-14, abs_tol=tolerance):
+    """What is wrong with a stored cost; None if nothing is."""
+    if math.isclose(stated, exact, rel_tol=COST_PRECISION, abs_tol=tolerance):
         return None
     return f"its stored cost is {stated:.15g}, with {library.rounding} distances it is {exact:.15g}"
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
 from polarvrp.problem.instances import Instances, NodeArrays
+from polarvrp.tolerances import ROUNDED_DEMAND_TOLERANCE
 
 LARGEST_SCALE = 10**7
 """Units per distance unit; limits drawn 1e-6 above a round trip keep a margin of ten units."""
@@ -35,8 +36,6 @@ MOST_CUSTOMERS = LARGEST_COST // (LARGEST_PENALTY * SMALLEST_FORBIDDEN)
 
 UNBOUNDED = 2**50
 """Stands for no end of a window: later than any route gets, and far from overflow when service is added."""
-
-WHOLE_DEMAND_TOLERANCE = 0.05
 
 Integers = NDArray[np.int64]
 
@@ -210,7 +209,7 @@ def _loads(instances: Instances[NodeArrays], index: int, demand: NodeArrays) -> 
     """Demands of customers in load units, ``[n]``."""
     whole = demand[index, instances.num_depots :].astype(np.float64) * instances.capacity
     rounded = np.rint(whole)
-    wrong = np.flatnonzero(~(np.abs(whole - rounded) <= WHOLE_DEMAND_TOLERANCE) | (rounded < 0))
+    wrong = np.flatnonzero(~(np.abs(whole - rounded) <= ROUNDED_DEMAND_TOLERANCE) | (rounded < 0))
     if len(wrong):
         customer = int(wrong[0]) + instances.num_depots
         raise DataError(
