@@ -35,7 +35,7 @@ include: "workflow/rules/common.smk"
 
 rule all:
     input:
-        references(SIZES if study.scale == "paper" else study.solved_sizes),
+        references(study.reference_sizes),
         tables(),
         figures(),
         layout.report,

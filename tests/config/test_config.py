@@ -10,10 +10,11 @@ import yaml
 from pydantic import Field
 
 from polarvrp.catalog.experiments import EXPERIMENTS, tables
+from polarvrp.catalog.scales import SCALES, ScaleName
 from polarvrp.config.base import Section
 from polarvrp.config.loading import load_study, read_yaml, usual_scale
 from polarvrp.config.model import ModelConfig
-from polarvrp.config.study import SCALES, StudyConfig
+from polarvrp.config.study import StudyConfig
 from polarvrp.config.training import StageConfig, TrainConfig, TrainingRecipe
 from polarvrp.errors import ConfigError, lines_of
 
@@ -46,6 +47,10 @@ ALL_SECTIONS = {*STUDY_SECTIONS.values(), TrainConfig, StageConfig, ModelConfig}
 @pytest.mark.parametrize("cls", sorted(ALL_SECTIONS, key=lambda cls: cls.__name__))
 def test_every_key_is_described(cls: type[Section]) -> None:
     assert [name for name, field in cls.model_fields.items() if not (field.description or "").endswith(".")] == []
+
+
+def test_every_scale_has_its_file_and_its_name() -> None:
+    assert {path.stem for path in (ROOT / "config/scales").glob("*.yaml")} == set(SCALES) == set(get_args(ScaleName))
 
 
 def test_scale_files_hold_the_same_keys() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.studies import study
+from polarvrp.catalog.scales import SCALES
 from polarvrp.config.study import StudyConfig
 from polarvrp.errors import ConfigError
 from polarvrp.files import write_text
@@ -384,6 +385,8 @@ def test_only_sets_without_published_solutions_are_solved(tmp_path: Path) -> Non
     assert study(tmp_path, scale="paper").solved_sizes == ()
     own = study(tmp_path, scale="paper", datasets={"test_seed": 1})
     assert own.solved_sizes == (50, 100)  # other instances than the published ones
+    sizes = {scale: study(tmp_path, scale=scale).reference_sizes for scale in SCALES}
+    assert sizes == {"quick": (10, 20), "laptop": (20,), "paper": (50, 100)}
 
 
 def test_nothing_heavy_is_imported_at_parse_time() -> None:

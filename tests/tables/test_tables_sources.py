@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from helpers.results_folder import ResultsFolder, table_rows
+from polarvrp.catalog.scales import SCALES, Scale
 from polarvrp.cli.main import main
 from polarvrp.errors import DataError
 from polarvrp.files import provenance
 from polarvrp.problem.sets import write_set
 from polarvrp.solutions.solutions import read_solutions, solution_rows, write_solutions
+from polarvrp.study.layout import Layout
+from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.sources import Results
 
 RUN = "polarnet-ple-polar-n10-s0"
@@ -49,6 +52,15 @@ def test_no_table_believes_the_name_of_a_file(
     error = capsys.readouterr().err
     assert f"{study.root / place} {fault}" in error and error.count("\n") == 1
     assert not (study.root / "tables").exists()
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_a_scale_is_what_its_record_says(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Names say nothing: each stands for another's folder, sizes and warning."""
+    other = Scale(name="laptop", own_folder=not SCALES[name].own_folder, is_papers=not SCALES[name].is_papers)
+    monkeypatch.setitem(SCALES, name, other)
+    assert Layout.of_scale(name).root == (Path("results") / name if other.own_folder else Path("results"))
+    assert (scale_warning(name) == "", Results(Path(), name).has_size(20)) == (other.is_papers, not other.is_papers)
 
 
 def test_solutions_must_be_of_the_set_at_hand(tmp_path: Path) -> None:

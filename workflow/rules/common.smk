@@ -8,6 +8,7 @@ from pathlib import Path
 from polarvrp.catalog import limits
 from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, tables as table_names
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
+from polarvrp.catalog.scales import SCALES
 from polarvrp.machine import has_gpu_driver
 from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import at_hand, experiments, external, shipped
@@ -17,6 +18,7 @@ from polarvrp.study.layout import UNSEEN_SPLITS, Layout, unseen_protocols
 from polarvrp.study.runs import is_run_name, parse_run, run_pattern, stem_pattern, tail_pattern
 from polarvrp.study.weights import weights_at
 
+SCALE = SCALES[study.scale]
 layout = Layout.of_scale(study.scale)
 os.environ.update(POLARVRP_SCALE=study.scale)  # a label of trainings, no part of what they depend on
 SIZED_RUN = "{stem}-n{n}{tail}"  # a run's name with its size apart: the test sets of an evaluation follow from it
@@ -54,7 +56,7 @@ with exit_on_mistake("configuration"):
 # left to solvers.
 workflow.global_resources.setdefault("gpu", 1)  # the default profile says so too; here for those who bypass it
 
-SMALL_JOBS = study.scale != "paper"
+SMALL_JOBS = SCALE.small_jobs
 CORES_OF_A_GPU = workflow.cores // max(workflow.global_resources["gpu"].value, 1)
 ANALYSIS_THREADS = 1 if SMALL_JOBS else 4
 GPU_JOB_THREADS = 1 if SMALL_JOBS else max(min(3 * CORES_OF_A_GPU // 4, 16), 1)
@@ -256,7 +258,7 @@ def variants_of(name):
 def all_are_solved():
     """Whether a target makes references of every size, whatever tables need."""
     named = workflow.dag_settings.targets
-    return "references" in named or (study.scale == "paper" and (not named or "all" in named))
+    return "references" in named or (SCALE.solves_everywhere and (not named or "all" in named))
 
 
 def solver_rows(name):

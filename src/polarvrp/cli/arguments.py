@@ -76,7 +76,7 @@ def add_engine_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_results_arguments(parser: argparse.ArgumentParser) -> None:
     """Which results are read, and of which scale they are."""
-    from polarvrp.config.study import SCALES
+    from polarvrp.catalog.scales import SCALES
 
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="default: the scale's, results for most")
     parser.add_argument(

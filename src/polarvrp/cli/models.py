@@ -26,7 +26,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print a row a model."""
     from tabulate import tabulate
 
-    from polarvrp.config.study import SCALES
+    from polarvrp.catalog.scales import SCALES
     from polarvrp.release.listing import listed_models
     from polarvrp.study.layout import Layout
 

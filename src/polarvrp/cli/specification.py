@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
     """A configuration of the user's own, or a whole specification."""
-    from polarvrp.config.study import SCALES
+    from polarvrp.catalog.scales import SCALES
 
     parser.add_argument("--configfile", type=Path, help="your own configuration, merged over config/")
     parser.add_argument("--scale", choices=SCALES, help="study of that scale (default: the one that the files name)")

@@ -22,7 +22,7 @@ MOST_CHARACTERS = 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    from polarvrp.config.study import SCALES
+    from polarvrp.catalog.scales import SCALES
 
     parser.add_argument(
         "--configfile", type=Path, help="your own values over those of config/, as the workflow takes it"

@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
+from polarvrp.catalog.scales import SCALES, USUAL
 from polarvrp.config.mistakes import short
-from polarvrp.config.study import SCALES, StudyConfig
+from polarvrp.config.study import StudyConfig
 from polarvrp.errors import ConfigError
 
 
@@ -89,7 +90,7 @@ def _scale_of(config: Mapping[str, Any]) -> str:
 
 
 def usual_scale(folder: Path = Path("config")) -> str:
-    """The scale that ``config.yaml`` names, ``quick`` where there is no such file.
+    """The scale that ``config.yaml`` names, the usual one where there is no such file.
 
     Args:
         folder: Holds ``config.yaml``.
@@ -98,7 +99,7 @@ def usual_scale(folder: Path = Path("config")) -> str:
         ConfigError: If the file is no YAML mapping, or there is no such scale.
     """
     path = folder / "config.yaml"
-    return _scale_of(read_yaml(path)) if path.is_file() else "quick"
+    return _scale_of(read_yaml(path)) if path.is_file() else USUAL
 
 
 def load_study(overrides: Path | None = None, folder: Path = Path("config"), scale: str | None = None) -> StudyConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -20,14 +20,12 @@ from polarvrp.catalog.methods import (
     published_method,
 )
 from polarvrp.catalog.paradigms import PARADIGMS
+from polarvrp.catalog.scales import SCALES, ScaleName
 from polarvrp.config.base import Distinct, Known, Section, Several
 from polarvrp.config.training import StudyTraining
 from polarvrp.errors import one_of
 from polarvrp.problem.symmetries import NUM_SYMMETRIES
 from polarvrp.problem.variants import LARGEST_SIZE, TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
-
-Scale = Literal["quick", "laptop", "paper"]
-SCALES: tuple[str, ...] = get_args(Scale)
 
 
 def _compared_backbones() -> list[str]:
@@ -184,7 +182,7 @@ class SolveConfig(Section):
 class StudyConfig(Section):
     """What is trained, tested and compared."""
 
-    scale: Scale = Field(description="Label of all numbers; chooses config/scales/{scale}.yaml.")
+    scale: ScaleName = Field(description="Label of all numbers; chooses config/scales/{scale}.yaml.")
     seeds: Distinct[NonNegativeInt] = Field(
         default=(0,), min_length=1, description="Root seeds of the trainings; each run is trained once a seed."
     )
@@ -254,6 +252,12 @@ class StudyConfig(Section):
         """Sizes whose references must be solved, since no published solution is of the study's test sets."""
         published = PUBLISHED_SIZES if self.datasets.test_seed == PUBLISHED_SEED else ()
         return tuple(size.num_customers for size in self.sizes if size.num_customers not in published)
+
+    @property
+    def reference_sizes(self) -> tuple[int, ...]:
+        """Sizes whose references are solved, whether or not a table needs them."""
+        everywhere = SCALES[self.scale].solves_everywhere
+        return tuple(size.num_customers for size in self.sizes) if everywhere else self.solved_sizes
 
     @property
     def training_variants(self) -> tuple[str, ...]:

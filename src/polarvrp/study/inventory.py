@@ -184,8 +184,7 @@ def _shipped(study: StudyConfig, layout: Layout, names: Iterable[str]) -> dict[i
 def _solved_sets(study: StudyConfig, seen: Iterable[RunSpec], unseen: Iterable[RunSpec]) -> list[tuple[str, int]]:
     """Variant and size of each test set that solvers solve: all at full scale, else those that no one published."""
     everywhere = study.training_variants + study.zero_shot_variants
-    sizes = [size.num_customers for size in study.sizes] if study.scale == "paper" else study.solved_sizes
-    asked = [(name, size) for size in sizes for name in everywhere]
+    asked = [(name, size) for size in study.reference_sizes for name in everywhere]
     for runs, variants in ((seen, study.training_variants), (unseen, study.zero_shot_variants)):
         needed = {run.num_customers for run in runs}.intersection(study.solved_sizes)
         asked += [(name, size) for size in sorted(needed) for name in variants]

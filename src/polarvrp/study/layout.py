@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from polarvrp.catalog.scales import SCALES
+
 RESULTS = Path("results")
 
 TABLE_SUFFIXES = ("parquet", "csv", "md", "tex")
@@ -45,8 +47,8 @@ class Layout:
 
     @classmethod
     def of_scale(cls, scale: str) -> "Layout":
-        """Paths of a study; those of ``laptop`` lie in a folder of their own, since its sizes are others' too."""
-        return cls(RESULTS / scale if scale == "laptop" else RESULTS)
+        """Paths of a study, in the folder that its scale's record tells."""
+        return cls(RESULTS / scale if SCALES[scale].own_folder else RESULTS)
 
     def dataset(self, split: str, variant: str, num_customers: int | str) -> Path:
         """A test or validation set."""

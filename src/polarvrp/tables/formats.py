@@ -6,13 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from polarvrp.tables.paper import PAPER_SCALE
+from polarvrp.catalog.scales import SCALES
 
 MISSING = "–"
 """Printed where there is no number."""
-
-DEMONSTRATION = "quick"
-"""The scale that proves nothing but that everything runs."""
 
 Form = Callable[[Any], str]
 """Text of a value."""
@@ -20,9 +17,11 @@ Form = Callable[[Any], str]
 
 def scale_warning(scale: str) -> str:
     """Line that tells demonstrations from results, and other results from the paper's; empty at the paper's scale."""
-    if scale == DEMONSTRATION:
+    if SCALES[scale].is_demonstration:
         return f"Scale {scale}: shows that the pipeline works. Nothing here is a result."
-    return "" if scale == PAPER_SCALE else f"Scale {scale}: results of this scale, not to be compared with the paper's."
+    if SCALES[scale].is_papers:
+        return ""
+    return f"Scale {scale}: results of this scale, not to be compared with the paper's."
 
 
 def number(form: str) -> Form:

@@ -9,9 +9,6 @@ from pyarrow.csv import ConvertOptions, read_csv
 
 from polarvrp.errors import ConfigError
 
-PAPER_SCALE = "paper"
-"""The scale whose numbers are results."""
-
 PAPER_SIZES = (50, 100)
 """Numbers of customers that the paper trains and tests on."""
 

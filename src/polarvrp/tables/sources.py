@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
 from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
+from polarvrp.catalog.scales import SCALES
 from polarvrp.config.study import ExternalMethod
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import exists, provenance, read_parquet, reading
@@ -26,7 +27,6 @@ from polarvrp.study.metadata import recorded
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
-from polarvrp.tables.paper import PAPER_SCALE
 from polarvrp.tolerances import POLICY_TOLERANCE
 
 REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
@@ -55,7 +55,7 @@ class Results:
 
     Attributes:
         root: Folder ``results``.
-        scale: Scale of the study; ``paper`` has the published sizes only.
+        scale: Scale of the study; the paper's has the published sizes only.
         only: Runs to look at, None for all that have the results in question.
         against: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
         own_labels: Label of each method that the study compares beside those of the catalog, by its stem.
@@ -88,7 +88,7 @@ class Results:
 
     def has_size(self, num_customers: int) -> bool:
         """Whether the study has this size; files of another scale may lie in the same folder."""
-        return self.scale != PAPER_SCALE or num_customers in PUBLISHED_SIZES
+        return not SCALES[self.scale].is_papers or num_customers in PUBLISHED_SIZES
 
     def has_variant(self, variant: str) -> bool:
         """Whether the study has this variant; solutions of others, by earlier models, may lie in the same folder."""
