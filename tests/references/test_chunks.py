@@ -214,6 +214,7 @@ def partial_with_rows(folder: Path) -> Path:
 
 def test_partial_rows_come_back_exactly(tmp_path: Path) -> None:
     path = partial_with_rows(tmp_path)
+    assert b'{"fingerprint": "print 4", "row": {' in path.read_bytes()  # as earlier versions wrote it
     with PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
         assert partial.rows[4] == StoredRow("print 4", ROW)
         assert partial.rows[5] == StoredRow("print 5", FAILED)

@@ -66,28 +66,28 @@ def solve_chunk(
     require_workers(workers)
     hard_limit_s = chosen_hard_limit(hard_limit_s, settings.seconds, instances.num_customers)
     identity = _identity(settings, warm_starts)
-    fingerprints = dict(enumerate(instance_digests(instances), start))
+    digests = dict(enumerate(instance_digests(instances), start))
     with PartialFile(output, identity) as partial:
         stored = _finished(output, identity) | partial.rows
         known = {
             number: stored[number].row
-            for number, fingerprint in fingerprints.items()
-            if number in stored and stored[number].fingerprint == fingerprint
+            for number, digest in digests.items()
+            if number in stored and stored[number].digest == digest
         }
         rows = {number: row for number, row in known.items() if _fits(row, settings)}
         tasks = [
             _task(instances[[number - start]], number, settings, known.get(number), (warm_starts or {}).get(number))
-            for number in fingerprints
+            for number in digests
             if number not in rows
         ]
         description = f"{settings.solver}, {settings.seconds:g} s each"
         found = solve_tasks(tasks, workers, hard_limit_s)
-        for solved in progress(found, len(fingerprints), description, "instance", done=len(rows)):
+        for solved in progress(found, len(digests), description, "instance", done=len(rows)):
             number = solved.instance
             rows[number] = _with_earlier(known.get(number), solved, settings)
-            partial.append(StoredRow(fingerprints[number], rows[number]))
-        ordered = [rows[number] for number in fingerprints]
-        _write(output, ordered, identity, fingerprints, settings, hard_limit_s)
+            partial.append(StoredRow(digests[number], rows[number]))
+        ordered = [rows[number] for number in digests]
+        _write(output, ordered, identity, digests, settings, hard_limit_s)
         partial.remove()
     return ordered
 
@@ -142,9 +142,9 @@ def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
     if said.get("identity") != identity:
         logger.info("%s was made with other settings; its instances are solved anew", output)
         return {}
-    fingerprints = said.get(DIGESTS, {})
-    rows = [row for row in solution_rows(table) if str(row.instance) in fingerprints]
-    return {row.instance: StoredRow(fingerprints[str(row.instance)], row) for row in rows}
+    digests = said.get(DIGESTS, {})
+    rows = [row for row in solution_rows(table) if str(row.instance) in digests]
+    return {row.instance: StoredRow(digests[str(row.instance)], row) for row in rows}
 
 
 def _identity(settings: SolverSettings, warm_starts: Mapping[int, Sequence[int]] | None) -> dict[str, Any]:
@@ -168,13 +168,13 @@ def _write(
     output: Path,
     rows: list[SolutionRow],
     identity: dict[str, Any],
-    fingerprints: dict[int, str],
+    digests: dict[int, str],
     settings: SolverSettings,
     hard_limit_s: float,
 ) -> None:
     metadata = {
         "identity": identity,
-        DIGESTS: fingerprints,
+        DIGESTS: digests,
         "limit_seconds": settings.seconds,
         "hard_limit_seconds": hard_limit_s,
         "threads_per_instance": 1,

@@ -1,6 +1,6 @@
 """Finished instances of a chunk in work: an append-only file beside the output, so that a kill costs one instance.
 
-The first line says what the rows were solved with, each other line is one row with the fingerprint of its instance.
+The first line says what the rows were solved with, each other line is one row with the digest of its instance.
 Every line carries a checksum. The half line that a kill leaves behind is cut off; any other damage is reported, and the
 file is rebuilt from its intact lines.
 """
@@ -20,12 +20,15 @@ from polarvrp.solutions.rows import SolutionRow
 
 logger = logging.getLogger(__name__)
 
+DIGEST = "fingerprint"
+"""Entry of a record that holds the digest of its instance; earlier versions named it so, and their files are kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row and the fingerprint of the instance that it solves."""
+    """A row and the digest of the instance that it solves."""
 
-    fingerprint: str
+    digest: str
     row: SolutionRow
 
 
@@ -129,7 +132,7 @@ class PartialFile(PartialRecords):
 
     def append(self, stored: StoredRow) -> None:
         """Add a row; it is on disk when this returns."""
-        self.append_record(dataclasses.asdict(stored))
+        self.append_record({DIGEST: stored.digest, "row": dataclasses.asdict(stored.row)})
         self.rows[stored.row.instance] = stored
 
 
@@ -144,4 +147,4 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 def _stored(record: dict[str, Any]) -> StoredRow:
     fields = record["row"] | {"actions": tuple(record["row"]["actions"])}
-    return StoredRow(record["fingerprint"], SolutionRow(**fields))
+    return StoredRow(record[DIGEST], SolutionRow(**fields))

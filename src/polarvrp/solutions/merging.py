@@ -15,7 +15,7 @@ def merge_solutions(paths: Sequence[Path], output: Path) -> None:
 
     Args:
         paths: Files of disjoint instances of one variant and size.
-        output: Path of the merged file; its provenance is that of the first, with the fingerprints of all.
+        output: Path of the merged file; its provenance is that of the first, with the digests of all.
 
     Raises:
         ConfigError: If the output is one of the files, or no ``.parquet`` file.

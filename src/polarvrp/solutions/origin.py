@@ -17,7 +17,10 @@ from polarvrp.problem.instances import instance_digests
 from polarvrp.solutions.solutions import Key, key_of, read_solutions
 
 DIGESTS = "fingerprints"
-"""Entry of the provenance that holds a digest of each solved instance, by its position in the set."""
+"""Entry of the provenance that holds a digest of each solved instance, by its position in the set.
+
+Its name is that of the first files, those of shipped models among them, which must go on being compared.
+"""
 
 SEVERAL = "the best of several"
 """Method of a file whose rows are the best known ones, whoever found them."""
