@@ -25,6 +25,7 @@ from polarvrp.problem.archives import read_arrays, write_arrays
 from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.variants import FLAG_NAMES, UNSEEN_FLAGS
 from polarvrp.solutions.solutions import read_solutions
+from polarvrp.solvers import versions
 from polarvrp.study import specs
 from polarvrp.training import locks
 
@@ -103,6 +104,16 @@ def test_local_search_wants_a_file_more_and_the_problem_s_rules(
     assert "one file a set, and one more with local search: got 1 for 2" in capsys.readouterr().err
     assert main([*command, output, "--protocol", "published"]) == 2
     assert "--local-search keeps the rules of the problem" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_local_search_refuses_another_release_before_anything_is_decoded(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "version", lambda name: "0.11.0")
+    words = [str(folder / "CVRP.npz"), "--model", str(folder / "moved.safetensors"), "--local-search"]
+    assert main(["evaluate", *words, "--output", str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]) == 2
+    assert "pyvrp 0.11.0 is installed, 0.14.x is needed" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

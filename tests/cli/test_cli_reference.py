@@ -18,6 +18,7 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.problem.vrplib import write_sol
 from polarvrp.solutions.library_rows import read_library_rows
 from polarvrp.solutions.solutions import read_solutions, solution_rows
+from polarvrp.solvers import library_solve, versions
 
 SOLVE = ["--solver", "pyvrp", "--seconds", "20", "--iterations", "20"]
 
@@ -151,6 +152,17 @@ def test_library_files_and_sets_have_options_of_their_own(
     given = [next(named) if word == "{vrp}" else word.format(**places) for word in words]
     assert main(["reference", *given, *SOLVE, "--output", str(tmp_path / "out.parquet")]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_another_release_is_refused_before_library_files_are_solved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path := tmp_path / "a.vrp").write_text(vrp("a"))
+    monkeypatch.setattr(versions, "version", lambda name: "0.11.0")
+    monkeypatch.setattr(library_solve, "WorkerPool", None)  # nobody is set to work
+    assert main(["reference", str(path), *SOLVE, "--output", str(tmp_path / "out.parquet")]) == 2
+    assert "pyvrp 0.11.0 is installed, 0.14.x is needed" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_instances_without_a_solution_do_not_fail_the_command(

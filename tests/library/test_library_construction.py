@@ -10,7 +10,7 @@ import torch
 from helpers.library_texts import TWINS
 from polarvrp.config.model import ModelConfig
 from polarvrp.decoding.greedy import Decoding, GreedySolver
-from polarvrp.errors import InfeasibleTourError
+from polarvrp.errors import ConfigError, InfeasibleTourError
 from polarvrp.evaluation.models import Model
 from polarvrp.library.construction import construct
 from polarvrp.library.inputs import InputFile
@@ -23,6 +23,7 @@ from polarvrp.problem.library_files import parse_library
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import check_tour
 from polarvrp.problem.vrplib import load_set_x, to_instances
+from polarvrp.solvers import versions
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,16 @@ def test_a_network_that_cannot_serve_a_file_leaves_it_to_pyvrp(policy: Policy, m
     monkeypatch.setattr("polarvrp.library.solving.LARGEST_NETWORK_NODES", 12)
     large = solve_library(library, model, seconds=0.2).construction
     assert large is not None and large.note == "more than 12 nodes take too much memory"
+
+
+def test_another_release_of_pyvrp_is_refused_before_the_network_works(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model(policy, "mine", {}, torch.device("cpu"), bfloat16=False, path=Path("mine"))
+    monkeypatch.setattr(versions, "version", lambda name: "0.11.0")
+    monkeypatch.setattr("polarvrp.library.solving._construct", None)
+    with pytest.raises(ConfigError, match=r"pyvrp 0\.11\.0 is installed, 0\.14\.x is needed"):
+        solve_library(drawn_library("CVRP", 5, seed=1), model, seconds=0.1)
 
 
 def test_where_both_first_tours_cost_the_same_pyvrp_begins_at_its_own(policy: Policy) -> None:

@@ -14,7 +14,7 @@ from polarvrp.problem.instances import Instances, NodeArrays
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.problem.tours import actions_to_routes, check_tour
 from polarvrp.problem.variants import VARIANTS
-from polarvrp.solvers import versions
+from polarvrp.solvers import solve, versions
 from polarvrp.solvers.integers import integer_instance
 from polarvrp.solvers.ortools_model import routing_model, search
 from polarvrp.solvers.solve import SOLVERS, SolverSettings, solve_instance
@@ -214,3 +214,6 @@ def test_other_releases_are_refused(monkeypatch: pytest.MonkeyPatch, package: st
     monkeypatch.setattr(versions, "version", lambda name: "0.11.0")
     with pytest.raises(ConfigError, match=rf"{package} 0\.11\.0 is installed, .* pip install"):
         versions.installed_version(package)
+    monkeypatch.setattr(solve, "_search", None)  # it is never asked
+    with pytest.raises(ConfigError, match=rf"{package} 0\.11\.0 is installed"):
+        solve_instance(generated("CVRP", 5, 1), 0, settings(package))

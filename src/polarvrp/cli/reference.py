@@ -130,6 +130,7 @@ def _solve_library(options: argparse.Namespace) -> int:
     workers = 1 if options.workers is None else options.workers
     require_workers(workers)
     require_library_output(options.output, settings.solver, names, options.instances)
+    version = solver_version(settings.solver)
     known = {library.name: best_known(library, path) for path, library in libraries.items()}
     tasks = [
         LibraryTask(library, settings, None if beside is None else beside.cost)
@@ -138,11 +139,7 @@ def _solve_library(options: argparse.Namespace) -> int:
     largest = max(library.num_customers for library in libraries.values())
     hard_limit = chosen_hard_limit(options.hard_limit, settings.seconds, largest)
     rows = list(progress(solve_library_tasks(tasks, workers, hard_limit), len(tasks), settings.solver, "instance"))
-    effort = {
-        "limit_seconds": settings.seconds,
-        "seed": settings.seed,
-        "solver_version": solver_version(settings.solver),
-    }
+    effort = {"limit_seconds": settings.seconds, "seed": settings.seed, "solver_version": version}
     rows.sort(key=lambda row: names.index(row.instance))
     write_library_rows(options.output, rows, effort | {"method": settings.solver, "machine": processor_name()})
     for row in rows:

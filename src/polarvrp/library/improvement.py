@@ -20,7 +20,6 @@ from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.problem.tours import Route, actions_to_routes, routes_to_actions
 from polarvrp.solvers.library_integers import library_integers
 from polarvrp.solvers.pyvrp_model import actions_of, problem_data, solution_of
-from polarvrp.solvers.versions import installed_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,7 @@ def search(library: LibraryInstance, start: list[Route], deadline_s: float, seed
 
     Raises:
         DataError: If the file's numbers are too large for 64-bit costs.
-        ConfigError: If another series of PyVRP is installed than the model was written for.
     """
-    installed_version("pyvrp")
     data, depots = problem_data(library_integers(library)), library.num_depots
     params, random = SolveParams(), RandomNumberGenerator(seed)
     improve = _local_search(data, params, random)

@@ -23,6 +23,7 @@ from polarvrp.problem.library_prices import (
 from polarvrp.problem.library_twins import drawn_library
 from polarvrp.problem.tours import Route, actions_to_routes
 from polarvrp.problem.vrplib import to_instances
+from polarvrp.solvers.versions import installed_version
 
 if TYPE_CHECKING:
     from polarvrp.evaluation.models import Model
@@ -117,6 +118,7 @@ def solve_library(
     """
     if not 0 < seconds < math.inf:
         raise ConfigError(f"seconds must be above 0 and finite, got {seconds:g}")
+    installed_version("pyvrp")
     began_s = time.monotonic()
     unservable = first_unservable_customer(library)
     if unservable is not None:

@@ -101,6 +101,9 @@ def solve_instance(
     Returns:
         A row with a cost, or with the reason why there is none: a customer that cannot be served, numbers that no
         model can hold, or nothing found in time.
+
+    Raises:
+        ConfigError: As ``import_solver``.
     """
     import_solver(settings.solver)
     started_s = time.monotonic()
@@ -175,7 +178,12 @@ def vehicles_for(integers: IntegerInstance, num_routes: int) -> int:
 
 
 def import_solver(solver: str) -> None:
-    """Loading a solver's library must not count as solving."""
+    """Load a solver's library, which must not count as solving.
+
+    Raises:
+        ConfigError: If the installed version is another than the models were written for.
+    """
+    installed_version(solver)
     if solver == "pyvrp":
         import polarvrp.solvers.pyvrp_model
     else:
