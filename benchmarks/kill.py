@@ -1,9 +1,10 @@
 """Works killed at random moments: the same command goes on, and ends with what it would have made undisturbed.
 
-``python benchmarks/kill.py --moments 50`` makes a training, references, an evaluation, a table and a small Snakemake
-run once undisturbed. Then it starts one of them anew, kills its whole process group by SIGKILL at a random moment,
-gives the same command again (to Snakemake after ``--unlock``), and compares all but times. Files that the killed
-process left must be as a finished one writes them. One line a moment; the exit code is 1 if one went wrong.
+``python benchmarks/kill.py --moments 50`` makes a training, references of a set and of library files, an evaluation, a
+table and a small Snakemake run once undisturbed. Then it starts one of them anew, kills its whole process group by
+SIGKILL at a random moment, gives the same command again (to Snakemake after ``--unlock``), and compares all but times.
+Files that the killed process left must be as a finished one writes them. One line a moment; the exit code is 1 if one
+went wrong.
 """
 
 import argparse
@@ -100,6 +101,17 @@ def make_set(folder: Path, instances: int = 12) -> None:
     write_set(folder / "set.npz", "VRPTW", 8, instances, seed=1234)
 
 
+def make_files(folder: Path) -> None:
+    """Library files of eight customers each."""
+    for number, name in enumerate(FILES):
+        draw, nodes = random.Random(number), range(1, 10)
+        places = "".join(f"{node} {draw.randrange(100)} {draw.randrange(100)}\n" for node in nodes)
+        loads = "".join(f"{node} {min(node - 1, 1)}\n" for node in nodes)
+        head = f"NAME : {number}\nTYPE : CVRP\nDIMENSION : 9\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 4\n"
+        rows = f"NODE_COORD_SECTION\n{places}DEMAND_SECTION\n{loads}DEPOT_SECTION\n1\n-1\nEOF\n"
+        write_text(folder / name, head + rows)
+
+
 def make_model(folder: Path) -> None:
     from polarvrp.config.model import ModelConfig
     from polarvrp.model.registry import build_policy
@@ -136,9 +148,11 @@ SNAKEMAKE = (sys.executable, "-m", "snakemake", "--configfile", "mine.yaml")
 SETS = [f"results/datasets/test/{name}-n6.npz" for name in ("CVRP", "VRPTW", "OVRPBLTW")]
 SOLVE = ("--solver", "pyvrp", "--seconds", "20", "--iterations", "60")
 REFERENCE = polarvrp("reference", "set.npz", *SOLVE, "--output", "x.parquet")
+FILES = [f"{number}.vrp" for number in range(12)]
 EVALUATE = polarvrp("evaluate", "set.npz", "--model", "weights.safetensors", "--output", "x.parquet")
 WORKS = {
     "references": Work(REFERENCE, make_set, ("x.parquet",)),
+    "library": Work(polarvrp("reference", *FILES, *SOLVE, "--output", "x.parquet"), make_files, ("x.parquet",)),
     "table": Work(
         polarvrp("tables", "in_distribution"),
         make_results,

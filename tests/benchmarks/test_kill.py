@@ -20,6 +20,7 @@ def kill() -> Iterator[ModuleType]:
     ("name", "moments"),
     [
         ("references", 8),
+        ("library", 2),
         ("evaluation", 1),
         ("table", 1),
         pytest.param("evaluation", 3, marks=pytest.mark.long),

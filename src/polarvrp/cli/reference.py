@@ -106,14 +106,11 @@ def _solve(options: argparse.Namespace) -> None:
 
 def _solve_library(options: argparse.Namespace) -> int:
     """Solve library files and print a line each."""
-    from polarvrp.machine import processor_name
     from polarvrp.problem.library_files import read_library
-    from polarvrp.progress import progress
+    from polarvrp.references.library import solve_library_files
     from polarvrp.solutions.importing import best_known
-    from polarvrp.solutions.library_rows import require_library_output, write_library_rows
-    from polarvrp.solvers.library_solve import LibraryTask, solve_library_tasks
-    from polarvrp.solvers.pool import chosen_hard_limit, require_workers
-    from polarvrp.solvers.solve import SolverSettings, solver_version
+    from polarvrp.solutions.library_rows import require_library_output
+    from polarvrp.solvers.solve import SolverSettings
 
     given = [
         name for name in ("first", "start", "count", "warm_start", "best_of") if getattr(options, name) is not None
@@ -127,22 +124,12 @@ def _solve_library(options: argparse.Namespace) -> int:
     names = [library.name for library in libraries.values()]
     if len(set(names)) < len(names):
         raise ConfigError(f"files must be of different instances, got {', '.join(names)}")
-    workers = 1 if options.workers is None else options.workers
-    require_workers(workers)
     require_library_output(options.output, settings.solver, names, options.instances)
-    version = solver_version(settings.solver)
     known = {library.name: best_known(library, path) for path, library in libraries.items()}
-    tasks = [
-        LibraryTask(library, settings, None if beside is None else beside.cost)
-        for library, beside in zip(libraries.values(), known.values(), strict=True)
-    ]
-    largest = max(library.num_customers for library in libraries.values())
-    hard_limit = chosen_hard_limit(options.hard_limit, settings.seconds, largest)
-    rows = list(progress(solve_library_tasks(tasks, workers, hard_limit), len(tasks), settings.solver, "instance"))
-    effort = {"limit_seconds": settings.seconds, "seed": settings.seed, "solver_version": version}
-    rows.sort(key=lambda row: names.index(row.instance))
-    write_library_rows(options.output, rows, effort | {"method": settings.solver, "machine": processor_name()})
-    for row in rows:
+    costs = {name: None if beside is None else beside.cost for name, beside in known.items()}
+    workers = 1 if options.workers is None else options.workers
+    instances = list(libraries.values())
+    for row in solve_library_files(instances, costs, settings, options.output, workers, options.hard_limit):
         print(_line(row, known[row.instance]))
     return 0
 

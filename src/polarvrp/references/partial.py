@@ -1,8 +1,8 @@
-"""Finished instances of a chunk in work: an append-only file beside the output, so that a kill costs one instance.
+"""Finished instances of work that goes on: an append-only file beside the output, so that a kill costs one instance.
 
-The first line says what the rows were solved with, each other line is one row with the digest of its instance.
-Every line carries a checksum. The half line that a kill leaves behind is cut off; any other damage is reported, and the
-file is rebuilt from its intact lines.
+Chunks of sets, library files and Set-X have one. The first line says what the rows were solved with, each other line is
+one row, of a set or a library file with the digest of its instance. Every line carries a checksum. The half line
+that a kill leaves behind is cut off; any other damage is reported, and the file is rebuilt from its intact lines.
 """
 
 import dataclasses

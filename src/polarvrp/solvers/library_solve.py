@@ -32,6 +32,8 @@ class LibraryTask:
 
 def solve_library_tasks(tasks: Sequence[LibraryTask], workers: int, hard_limit_s: float) -> Iterator[LibraryRow]:
     """Solve instances side by side, one thread each; arguments and result as ``pool.solve_tasks``."""
+    if not tasks:
+        return
     with WorkerPool(solve_library_task, min(workers, len(tasks))) as pool:
         for position, outcome in pool.run(tasks, hard_limit_s):
             yield _failed(tasks[position], outcome) if isinstance(outcome, TaskFailure) else outcome
