@@ -5,7 +5,10 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, vrp
@@ -87,6 +90,45 @@ def test_library_files(solver: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.startswith("P-n4-k2: 16 (rounded distances), gap -11.111 % to 18\n")
     for file in files:
         assert main(["check", file, str(output)]) == 0
+
+
+def test_wrong_rows_of_library_files_are_named_although_the_file_was_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With exit code 1; if no row of the instance is wrong the file is refused all the same."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.vrp").write_text(vrp(name))
+    first, second, output = (str(tmp_path / name) for name in ("a.vrp", "b.vrp", "out.parquet"))
+    assert main(["reference", first, second, *SOLVE, "--output", output]) == 0
+    table, changed = pq.read_table(output), "its content was changed after it was written"
+
+    def found(file: str, **columns: list[Any]) -> tuple[int, str]:
+        written = table
+        for name, values in columns.items():
+            place = table.schema.get_field_index(name)
+            written = written.set_column(place, table.schema.field(place), pa.array(values, table.schema.types[place]))
+        pq.write_table(written, output)
+        capsys.readouterr()
+        code = main(["check", file, output])
+        return code, "".join(capsys.readouterr())
+
+    for cost in (15.0, math.nan):
+        code, said = found(first, cost=[cost, 16])
+        assert code == 1 and f"a (pyvrp): its stored cost is {cost:.15g}, with rounded distances it is 16" in said
+    code, said = found(first, actions=[[1, 2, 3], [1, 2, 0, 3]])
+    assert code == 1 and "a (pyvrp): route 1 has load 20, the capacity is 10" in said
+    for file, columns in ((second, {"cost": [15.0, 16]}), (first, {"seconds": [0.0, 0.0]})):
+        code, said = found(file, **columns)
+        assert code == 2 and changed in said
+    code, said = found(first, actions=[[1, None, 3], [1, 2, 0, 3]])
+    assert code == 2 and "a has a tour with a missing node" in said
+    plain = table.select(["instance", "actions"])
+    for actions, code in (([[1, 2], [3]], 1), ([[1, 0, 2, 0, 3], [3]], 2)):
+        held = plain.set_column(1, plain.schema.field(1), pa.array(actions, plain.schema.types[1]))
+        pq.write_table(held, output)
+        capsys.readouterr()
+        assert main(["check", first, output]) == code
+        assert ("a: customer 3 is not served" if code == 1 else changed) in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,11 @@ def test_check_finds_a_wrong_cost_on_set_x(packed: Path, tmp_path: Path, capsys:
         pq.write_table(wrong.replace_schema_metadata(metadata), tmp_path / "wrong.parquet")
         assert main(["check", "set-x", str(tmp_path / "wrong.parquet")]) == 1
     assert "X-n101-k25: its stored cost is" in capsys.readouterr().out
+    place = table.schema.get_field_index("actions")
+    tours = pa.array([[None, *table["actions"][0].as_py()]], table.schema.types[place])
+    pq.write_table(table.set_column(place, table.schema.field(place), tours), tmp_path / "wrong.parquet")
+    assert main(["check", "set-x", str(tmp_path / "wrong.parquet")]) == 2
+    assert "X-n101-k25 has a tour with a missing node; make it again" in capsys.readouterr().err
 
 
 def test_a_shipped_model_is_found_by_its_name(

@@ -1,6 +1,6 @@
 """Exact verification of files of solutions, by code that no solver or network shares."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ def check_foreign(instances_path: Path, path: Path) -> Imported[SolutionRow]:
 def check_library(
     library: LibraryInstance, stem: str, path: Path, rounding: Rounding | None = None, open_routes: bool = False
 ) -> Verdict | Imported[LibraryRow]:
-    """Check the solutions of an instance in a Parquet file, ours or a plain one.
+    """Check the solutions of an instance in a Parquet file, ours or a plain one, of whatever it holds now.
 
     Args:
         library: The instance.
@@ -132,21 +132,32 @@ def check_library(
         open_routes: Whether routes end at their last customer; so they do where our file says it.
 
     Raises:
-        DataError: If the file is unusable or holds no solution of the instance.
+        DataError: If the file is unusable, holds no solution of the instance, or was changed since it was written and
+            what it holds of the instance is right all the same.
     """
     names = {library.name.lower(), stem.lower()}
-    if not is_library_table(read_parquet(path)):
-        solutions = [one for one in read_foreign(path) if str(one.instance).lower() in names]
-        if not solutions:
-            raise DataError(f"{path} holds no solution of {library.name}")
-        return compared(solutions, [price_library(library, solution, path.stem) for solution in solutions])
-    ours = [row for row in read_library_rows(path) if row.instance.lower() in names]
-    if not ours:
+    verdict: Verdict | Imported[LibraryRow]
+    if is_library_table(read_parquet(path, changed=True)):
+        ours = [row for row in read_library_rows(path, changed=True) if row.instance.lower() in names]
+        verdict = _library_verdict(library, ours, rounding, open_routes)
+    else:
+        theirs = [one for one in read_foreign(path, changed=True) if str(one.instance).lower() in names]
+        verdict = compared(theirs, [price_library(library, solution, path.stem) for solution in theirs])
+    if not verdict.rows:
         raise DataError(f"{path} holds no solution of {library.name}")
-    solved = [row for row in ours if row.cost is not None]
+    if not verdict.problems:
+        read_parquet(path)  # refuses a file that was changed elsewhere
+    return verdict
+
+
+def _library_verdict(
+    library: LibraryInstance, rows: Sequence[LibraryRow], rounding: Rounding | None, open_routes: bool
+) -> Verdict:
+    """On rows of ours of one instance, each as it says that its cost counts."""
+    solved = [row for row in rows if row.cost is not None]
     found = [(row, _row_problem(counted_by(library, row.convention, rounding, open_routes), row)) for row in solved]
     problems = tuple(f"{row.instance} ({row.solver}): {problem}" for row, problem in found if problem is not None)
-    return Verdict(len(ours), problems, tuple(row.cost for row in ours if row.cost is not None))
+    return Verdict(len(rows), problems, tuple(row.cost for row in solved if row.cost is not None))
 
 
 def read_set_x(path: Path, *, changed: bool = False) -> list[dict[str, Any]]:
@@ -162,6 +173,9 @@ def read_set_x(path: Path, *, changed: bool = False) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     if not rows:
         raise DataError(f"{path} holds no costs on Set-X: it has no rows; make it again")
+    for row in rows:
+        if None in (row["actions"] or ()):
+            raise DataError(f"{path}: {row['instance']} has a tour with a missing node; make it again")
     return rows
 
 

@@ -77,8 +77,12 @@ class ForeignSolution:
         return [route for route in routes if route.customers]
 
 
-def read_foreign(path: Path) -> list[ForeignSolution]:
+def read_foreign(path: Path, *, changed: bool = False) -> list[ForeignSolution]:
     """Solutions of a file in one of the forms above, told by its suffix.
+
+    Args:
+        path: The file.
+        changed: Whether it may have been changed since it was written, for those who judge its content.
 
     Raises:
         DataError: If the file is missing, damaged or of another form.
@@ -89,7 +93,7 @@ def read_foreign(path: Path) -> list[ForeignSolution]:
         case ".sol":
             return [_read_sol(path)]
         case ".parquet":
-            return _read_plain(path)
+            return _read_plain(path, changed)
     raise DataError(f"{path}: unknown form; wanted is RouteFinder's *_sol_*.npz, a .sol or a Parquet file of routes")
 
 
@@ -167,10 +171,10 @@ def _share(time: Any, count: int) -> float | None:
     return None if total is None else total / count
 
 
-def _read_plain(path: Path) -> list[ForeignSolution]:
-    table = read_parquet(path, "check the path")
+def _read_plain(path: Path, changed: bool) -> list[ForeignSolution]:
+    table = read_parquet(path, "check the path", changed=changed)
     if is_library_table(table):
-        return [_own_solution(path, row) for row in read_library_rows(path)]
+        return [_own_solution(path, row) for row in read_library_rows(path, changed=changed)]
     listed = [
         field.name for field in table.schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
     ]

@@ -161,13 +161,17 @@ def is_library_table(table: pa.Table) -> bool:
     return set(LIBRARY_SCHEMA.names) <= set(table.column_names) or _is_solved(table)
 
 
-def read_library_rows(path: Path) -> list[LibraryRow]:
+def read_library_rows(path: Path, *, changed: bool = False) -> list[LibraryRow]:
     """Rows of a file of ours on library instances; of those of ``solve`` files that could not be read are left out.
+
+    Args:
+        path: The file.
+        changed: Whether it may have been changed since it was written, for those who judge its tours and costs.
 
     Raises:
         DataError: If the file is missing, damaged or holds something else.
     """
-    table = read_parquet(path, "make it with polarvrp import")
+    table = read_parquet(path, "make it with polarvrp import", changed=changed)
     lacking = [name for name in LIBRARY_SCHEMA.names if name not in table.column_names]
     if lacking and not _is_solved(table):
         raise DataError(f"{path} holds no solutions of library instances: it lacks the columns {', '.join(lacking)}")
@@ -180,9 +184,11 @@ def read_library_rows(path: Path) -> list[LibraryRow]:
     known = set(Rounding)
     for row in rows:
         row["actions"] = tuple(row["actions"] or ())
+        if None in row["actions"]:
+            raise DataError(f"{path}: {row['instance']} has a tour with a missing node; import it again")
         if row["rounding"] not in known:
             raise DataError(f"{path}: {row['instance']} has the unknown rounding {row['rounding']!r}; import it again")
-        if row["cost"] is not None and not math.isfinite(row["cost"]):
+        if row["cost"] is not None and not changed and not math.isfinite(row["cost"]):
             raise DataError(f"{path}: {row['instance']} has the cost {row['cost']}; import it again")
     return [LibraryRow(**row) for row in rows]
 
