@@ -259,7 +259,7 @@ def test_workers_need_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_trainings_that_refine_nothing_need_no_pyvrp() -> None:
+def test_training_steps_that_refine_nothing_need_no_pyvrp() -> None:
     """A bare machine with a card may lack it; with it goes vrplib, which PyVRP loads."""
     code = (
         "import sys; sys.modules['pyvrp'] = sys.modules['vrplib'] = None;"

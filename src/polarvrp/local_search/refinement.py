@@ -86,7 +86,8 @@ class Refiner:
 
     Args:
         num_workers: Processes, started at once: before a GPU is used is best. 0 refines in this process, where PyVRP
-            is loaded with the first tours: a training that refines none needs no PyVRP.
+            is loaded with the first tours: training steps that refine none need no PyVRP, references of a training's
+            validation do.
 
     Raises:
         ConfigError: If PyVRP is missing or another than the model was written for; without workers once there are
