@@ -145,6 +145,58 @@ def test_refusals_are_one_line_and_exit_code_2(
     assert not (root / "tables").exists() and not (root / "figures").exists()
 
 
+OTHER = "mtpomo-shared-po-n50-alpha0.5-s0"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        # a table of another scale, which config.yaml would make again
+        (["figures", "in_distribution", "--scale", "paper"], "polarvrp tables in_distribution --scale paper"),
+        (["report", "in_distribution", "--scale", "paper"], "polarvrp tables in_distribution --scale paper"),
+        (
+            ["figures", "zero_shot", "--results", "my copy"],
+            "polarvrp tables zero_shot --scale quick --results 'my copy'",
+        ),
+        (["report", "in_distribution"], "polarvrp figures in_distribution --scale quick"),
+        (["tables", "--scale", "laptop"], "snakemake --cores all tables --config scale=laptop"),
+        (["figures", "--scale", "laptop"], "snakemake --cores all tables --config scale=laptop"),
+        (["report", "--scale", "laptop"], "snakemake --cores all tables figures --config scale=laptop"),
+        # runs are made one by one, whether the study has them or not
+        (
+            ["tables", "in_distribution", "--runs", OTHER, "--scale", "paper"],
+            f"snakemake --cores all results/evaluations/test/{OTHER}/CVRP-n50.parquet --config scale=paper",
+        ),
+        (
+            ["tables", "set_x", "--runs", OTHER, "--scale", "laptop"],
+            f"snakemake --cores all results/laptop/set_x/{OTHER}.parquet --config scale=laptop",
+        ),
+        (
+            ["tables", "training_cost", "--runs", OTHER],
+            f"snakemake --cores all results/models/{OTHER}/metadata.json --config scale=quick",
+        ),
+        # other folders of results: where the workflow can work in them, and where it cannot
+        (
+            ["tables", "set_x", "--results", "my copy/results"],
+            "snakemake --cores all results/tables/set_x.parquet --config scale=quick --directory '{here}/my copy'",
+        ),
+        (
+            ["tables", "set_x", "--results", "results/laptop"],
+            "snakemake --cores all results/tables/set_x.parquet --config scale=quick, which works in results",
+        ),
+    ],
+)
+def test_what_is_missing_is_made_by_the_command_that_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], command: str
+) -> None:
+    """At the scale in question and in its folder of results."""
+    monkeypatch.chdir(root.parent)
+    assert main(["tables", "in_distribution"]) == 0
+    capsys.readouterr()
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f" with: {command.format(here=root.parent)}\n")
+
+
 def test_a_folder_that_is_no_run_is_named_and_left_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A backup beside the evaluations must not stop every table."""
     (root / "evaluations" / "test" / "old-backup").mkdir()

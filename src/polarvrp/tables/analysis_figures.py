@@ -13,6 +13,7 @@ from polarvrp.catalog.encoders import ENCODERS
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.tables.ablations import small_runs
 from polarvrp.tables.architectures import NETWORK, network_label
+from polarvrp.tables.commands import command_for
 from polarvrp.tables.drawing import COLOURS, MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.embeddings import embedding_runs, embeddings_of
 from polarvrp.tables.experts import EXPERTS, expert_label, experts_of
@@ -21,7 +22,7 @@ from polarvrp.tables.formats import number
 from polarvrp.tables.labels import AVERAGE, variant_rank
 from polarvrp.tables.margins import MARGINS, margin_label, margins_of, refining_epochs
 from polarvrp.tables.means import complete_mean
-from polarvrp.tables.sources import MissingResultsError, Results, command_for
+from polarvrp.tables.sources import MissingResultsError, Results
 
 _PLAIN = "#7F7F7F"
 

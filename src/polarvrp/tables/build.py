@@ -15,12 +15,13 @@ from polarvrp.files import write_parquet, write_text
 from polarvrp.study.layout import TABLE_SUFFIXES
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import TABLE_CODE_VERSION
+from polarvrp.tables.commands import command_for, workflow_command
 from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.frames import RUNS, SCALE, arrow_table, typed
 from polarvrp.tables.labels import LABELS
 from polarvrp.tables.latex import to_latex
 from polarvrp.tables.printing import PrintedTable, to_markdown
-from polarvrp.tables.sources import MissingResultsError, Results, command_for
+from polarvrp.tables.sources import MissingResultsError, Results
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ def build_tables(results: Results, names: Sequence[str] = ()) -> list[Path]:
             _LOGGER.info("%s left out: %s", experiment.name, error)
     if not paths:
         raise MissingResultsError(
-            f"{results.root} holds no results to build tables from; make them with: snakemake --cores all"
+            f"{results.root} holds no results to build tables from; make them with: "
+            f"{workflow_command(results, 'tables')}"
         )
     return paths
 

@@ -12,10 +12,11 @@ from matplotlib.ticker import EngFormatter
 from polarvrp.catalog.experiments import Experiment
 from polarvrp.problem.variants import TRAINING_VARIANTS
 from polarvrp.study.runs import RunSpec
+from polarvrp.tables.commands import command_for
 from polarvrp.tables.drawing import MARKED_EPOCHS, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.figures import figure_of
 from polarvrp.tables.labels import method_label, method_rank, stem_of
-from polarvrp.tables.sources import MissingResultsError, Results, command_for
+from polarvrp.tables.sources import MissingResultsError, Results
 
 VALIDATION_GAP = "gap to one local search (%)"
 """What the validation gap is to, as ``training.validation`` takes it."""

@@ -18,6 +18,7 @@ from polarvrp.catalog.records import resolve
 from polarvrp.errors import ConfigError
 from polarvrp.files import write_figure
 from polarvrp.study.layout import FIGURE_SUFFIXES, STRICT_RULES
+from polarvrp.tables.commands import workflow_command
 from polarvrp.tables.drawing import STYLE, Look, dot_size, head, legend, looks_of, tidy
 from polarvrp.tables.grids import axis_labels
 from polarvrp.tables.labels import (
@@ -62,7 +63,7 @@ def draw_figures(results: Results, names: Sequence[str] = ()) -> list[Path]:
                 raise
     if not paths:
         raise MissingResultsError(
-            f"{results.root} holds no tables to draw; make them with: snakemake --cores all tables"
+            f"{results.root} holds no tables to draw; make them with: {workflow_command(results, 'tables')}"
         )
     return paths
 

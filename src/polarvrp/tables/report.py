@@ -12,6 +12,7 @@ from polarvrp.errors import ConfigError
 from polarvrp.files import write_text
 from polarvrp.outputs import marked
 from polarvrp.tables.build import print_experiment
+from polarvrp.tables.commands import own_command, workflow_command
 from polarvrp.tables.formats import scale_warning
 from polarvrp.tables.printing import PrintedTable, to_html
 from polarvrp.tables.sources import MissingResultsError, Results
@@ -52,7 +53,7 @@ def write_report(results: Results, output: Path, names: Sequence[str] = ()) -> N
     if not sections:
         raise MissingResultsError(
             f"{results.root} holds no tables or figures of scale {results.scale}; make them with: "
-            f"snakemake --cores all tables figures"
+            f"{workflow_command(results, 'tables figures')}"
         )
     environment = Environment(loader=PackageLoader("polarvrp.tables"), autoescape=True, trim_blocks=True)
     page = environment.get_template("report.html.jinja")
@@ -89,5 +90,6 @@ def _figure(results: Results, experiment: Experiment, required: bool) -> str:
     if experiment.figure is None or not (path.is_file() or required):
         return ""
     if not path.is_file():
-        raise MissingResultsError(f"{path} does not exist; make it with: polarvrp figures {experiment.name}")
+        command = own_command(results, f"figures {experiment.name}")
+        raise MissingResultsError(f"{path} does not exist; make it with: {command}")
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"

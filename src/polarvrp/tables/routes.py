@@ -19,10 +19,11 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.solutions.origin import require_same_instances
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.shipped import shipped_models, shipped_size
+from polarvrp.tables.commands import command_for
 from polarvrp.tables.drawing import COLOURS, head
 from polarvrp.tables.figures import figure_of
 from polarvrp.tables.labels import method_label, method_rank, shipped_method, stem_of, variant_rank
-from polarvrp.tables.sources import InstanceSet, MissingResultsError, Results, command_for
+from polarvrp.tables.sources import InstanceSet, MissingResultsError, Results
 
 COLUMNS = 8
 """Panels beside each other."""

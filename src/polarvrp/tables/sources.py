@@ -12,19 +12,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment
+from polarvrp.catalog.experiments import EXPERIMENTS
 from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.catalog.scales import SCALES
 from polarvrp.config.study import ExternalMethod
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import exists, provenance, read_parquet, reading
-from polarvrp.problem.variants import VARIANTS
+from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.origin import SEVERAL, Origin, require_origin, set_digests
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.layout import STRICT_RULES, Layout
 from polarvrp.study.metadata import recorded
 from polarvrp.study.runs import RunSpec, parse_run
+from polarvrp.tables.commands import own_command, workflow_command
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
 from polarvrp.tolerances import POLICY_TOLERANCE
@@ -96,19 +97,22 @@ class Results:
 
     def evaluated_runs(self) -> list[RunSpec]:
         """Runs with evaluations of test sets."""
-        return self._runs(lambda run: self.layout.evaluation(run, "*", "*").parent, "evaluate")
+        return self._runs(
+            lambda run: self.layout.evaluation(run, "*", "*").parent,
+            lambda run: self.layout.evaluation(run.name, TRAINING_VARIANTS[0], run.num_customers),
+        )
 
     def set_x_runs(self) -> list[RunSpec]:
         """Runs with costs on Set-X."""
-        return self._runs(self.layout.set_x, "set_x")
+        return self._runs(self.layout.set_x)
 
     def trained_runs(self) -> list[RunSpec]:
         """Runs with a finished training."""
-        return self._runs(self.layout.metadata, "train")
+        return self._runs(self.layout.metadata)
 
     def analysed_runs(self, name: str) -> list[RunSpec]:
         """Runs with the file of an analysis."""
-        return self._runs(lambda run: self.layout.analysis(run, name), "analyses")
+        return self._runs(lambda run: self.layout.analysis(run, name))
 
     def evaluated_sets(self, run: RunSpec, variants: Iterable[str], protocol: str = STRICT_RULES) -> list[InstanceSet]:
         """Test sets of the run's own size, of these variants, that it was evaluated on by a protocol."""
@@ -171,8 +175,16 @@ class Results:
         return read_frame(self.layout.history(run.name), ("epoch", "seconds"))
 
     def metadata(self, run: RunSpec) -> dict[str, Any]:
-        """What a run's training recorded about itself."""
-        return _read_json(self.layout.metadata(run.name))
+        """What a run's training recorded about itself.
+
+        Raises:
+            MissingResultsError: If it was not trained.
+            DataError: If its file is unusable.
+        """
+        path = self.layout.metadata(run.name)
+        if not exists(path):
+            raise MissingResultsError(f"{path} does not exist; make it with: {workflow_command(self, path)}")
+        return _read_json(path)
 
     def specified(self, run: RunSpec, section: str, key: str) -> Any:
         """A value of the specification that a run was trained by.
@@ -210,14 +222,13 @@ class Results:
         """
         path, record = self.layout.table(name), EXPERIMENTS.get(name)
         if not path.is_file():
-            raise MissingResultsError(f"{path} does not exist; make it with: polarvrp tables {name}")
+            raise MissingResultsError(f"{path} does not exist; make it with: {own_command(self, f'tables {name}')}")
         stored = _read_table(path, (SCALE,) if record is None else arrow_schema(record).names)
         frame = typed(stored)
         if self.scale not in set(frame[SCALE]):
             got = "none" if frame.empty else frame[SCALE].iloc[0]
-            raise MissingResultsError(
-                f"{path} is of scale {got}, not {self.scale}; make it with: polarvrp tables {name}"
-            )
+            advice = f"make it with: {own_command(self, f'tables {name}')}"
+            raise MissingResultsError(f"{path} is of scale {got}, not {self.scale}; {advice}")
         frame.attrs[LABELS] = dict(provenance(stored).get(LABELS, ()))
         return frame
 
@@ -230,15 +241,23 @@ class Results:
     def _solutions(self, solver: str, test_set: InstanceSet) -> Path:
         return self.layout.reference(TEST, solver, test_set.variant, test_set.num_customers)
 
-    def _runs(self, path_of: Callable[[str], Path], target: str) -> list[RunSpec]:
-        """Runs that have the file or folder in question; all of ``only`` must, others must be of no other scale."""
+    def _runs(
+        self, path_of: Callable[[str], Path], target_of: Callable[[RunSpec], Path] | None = None
+    ) -> list[RunSpec]:
+        """Runs that have the file or folder in question; all of ``only`` must, others must be of no other scale.
+
+        Args:
+            path_of: The file or folder of a run.
+            target_of: A file that the workflow makes the folder with.
+        """
         if self.only is None:
             runs = self._of_scale(_named_runs(self.root, path_of("*")))
         else:
             runs = [parse_run(name) for name in self.only]
-            for path in (path_of(run.name) for run in runs):
-                if not path.exists():
-                    raise MissingResultsError(f"{path} does not exist; make it with: snakemake --cores all {target}")
+            for run in runs:
+                if not (path := path_of(run.name)).exists():
+                    target = path if target_of is None else target_of(run)
+                    raise MissingResultsError(f"{path} does not exist; make it with: {workflow_command(self, target)}")
         return sorted((run for run in runs if self.has_size(run.num_customers)), key=lambda run: run.name)
 
     def _of_scale(self, runs: Iterable[RunSpec]) -> list[RunSpec]:
@@ -273,13 +292,6 @@ def _named_runs(root: Path, pattern: Path) -> list[RunSpec]:
             folder = root.joinpath(*wanted.parts[:position])
             _LOGGER.warning("%s is left out: %s", folder / name, error)
     return runs
-
-
-def command_for(results: Results, experiment: Experiment) -> str:
-    """What a user types who lacks a table, or a picture that is of no table."""
-    layout = Layout.of_scale(results.scale)
-    path = layout.table(experiment.name) if experiment.rows else layout.figure(experiment.name)
-    return f"snakemake --cores all {path} --config scale={results.scale}"
 
 
 @lru_cache(maxsize=len(VARIANTS) * len(PUBLISHED_SIZES) * len(SOLVERS))
@@ -380,8 +392,6 @@ def _read_table(path: Path, needed: Iterable[str]) -> pa.Table:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    if not exists(path):
-        raise MissingResultsError(f"{path} does not exist; make it with: snakemake --cores all train")
     with reading(path, damage="is no complete JSON file; delete it and train the run again"):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
