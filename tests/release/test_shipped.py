@@ -290,6 +290,15 @@ def test_nothing_incomplete_or_wrong_is_packed(
     assert not output.exists()
 
 
+def test_the_results_of_a_scale_are_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, root in (([], "results"), (["--scale", "laptop"], "results/laptop")):
+        assert main(["pack-model", RUN, *words, "--output", "out"]) == 2
+        assert f" {root}/models/{RUN}/weights.safetensors does not exist" in capsys.readouterr().err
+
+
 def test_large_weights_are_refused(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

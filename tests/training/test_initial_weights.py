@@ -15,6 +15,7 @@ from helpers.tiny_training import stop_after, tiny_spec, validation_sets
 from polarvrp.config.loading import load_study
 from polarvrp.config.model import ModelConfig
 from polarvrp.errors import CheckpointMismatchError, DataError
+from polarvrp.evaluation.models import load_trained
 from polarvrp.model.registry import build_policy
 from polarvrp.model.saving import save_policy
 from polarvrp.study.layout import Layout
@@ -172,3 +173,18 @@ def test_the_digest_of_the_initial_weights_enters_the_specification(tmp_path: Pa
     assert weights_at(EARLIER) is weights_at("pretrained-n20") is None
     with pytest.raises(DataError, match="no model 'polarnet-ple-po-n6-s4'"):
         specification("polarnet-ple-po-n6-s4")
+
+
+def test_a_run_of_another_scale_is_named_by_its_path(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(layout.root.parent)
+    laptop = Layout.of_scale("laptop")
+    with pytest.raises(DataError, match=f"under results/laptop/models, but results/models/{EARLIER} is one of another"):
+        find_weights(EARLIER, laptop)
+    laptop.model(EARLIER).parent.mkdir(parents=True)
+    layout.model(EARLIER).rename(laptop.model(EARLIER))
+    with pytest.raises(
+        DataError, match="neither a file nor a run under results/models, but results/laptop/"
+    ) as refusal:
+        load_trained(EARLIER)
+    assert str(refusal.value).endswith(f"results/laptop/models/{EARLIER} is one of another scale; name it by that path")
+    assert load_trained(f"results/laptop/models/{EARLIER}").run == EARLIER

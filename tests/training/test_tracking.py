@@ -16,6 +16,7 @@ import pytest
 from helpers.wandb_files import offline_runs
 from polarvrp.cli.main import main
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import write_text
 from polarvrp.study.specs import fingerprint
 from polarvrp.training import tracking, wandb_runs
 from polarvrp.training.locks import file_lock
@@ -281,6 +282,25 @@ def test_sync_says_what_is_missing(
 def test_sync_without_models_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sync-wandb", "--results", str(tmp_path)]) == 2
     assert "holds no trained run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "root", "scale"), [([], "results/laptop", "laptop"), (["--scale", "paper"], "results", "paper")]
+)
+def test_sync_takes_the_results_of_a_scale(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    root: str,
+    scale: str,
+) -> None:
+    """That of the configuration, if none is named."""
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "config" / "config.yaml", "scale: laptop\n")
+    assert main(["sync-wandb", *words]) == 2
+    advice = f"make some with: snakemake --cores all train --config scale={scale}"
+    assert f"{root} holds no trained run; {advice}\n" in capsys.readouterr().err
 
 
 def begin_training(state: Path, rows: list[dict[str, Any]]) -> None:

@@ -82,7 +82,7 @@ def add_results_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale",
         choices=SCALES,
-        help="scale of the results, said in each table and figure (default: that of config/config.yaml, else quick)",
+        help="scale of the results, which tables and figures say (default: that of config/config.yaml, else quick)",
     )
 
 

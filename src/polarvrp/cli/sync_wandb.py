@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from polarvrp.cli.arguments import add_results_arguments, results_of
 
 if TYPE_CHECKING:
     from polarvrp.training.wandb_runs import Mode
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("runs", metavar="RUN", nargs="*", help="names of runs (default: all that were begun)")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
+    add_results_arguments(parser)
     parser.add_argument(
         "--offline", action="store_true", help="write offline runs to FOLDER/wandb instead, unfinished trainings too"
     )
@@ -22,15 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     from polarvrp.errors import ConfigError, DataError
-    from polarvrp.study.layout import Layout
     from polarvrp.study.runs import parse_run
+    from polarvrp.tables.commands import workflow_command
+    from polarvrp.tables.sources import Results
     from polarvrp.tables.wandb_sync import begun_runs, sync
     from polarvrp.training import wandb_runs
 
-    layout = Layout(options.results)
+    results = Results(*results_of(options))
+    layout = results.layout
     runs = [parse_run(run) for run in options.runs] or begun_runs(layout)
     if not runs:
-        raise DataError(f"{layout.root} holds no trained run; make one with: snakemake --cores all train")
+        raise DataError(f"{layout.root} holds no trained run; make some with: {workflow_command(results, 'train')}")
     mode: Mode = "offline" if options.offline else "online"
     fault = wandb_runs.login_fault() if mode == "online" else None
     if fault is not None:

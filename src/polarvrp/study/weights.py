@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from polarvrp.config.study import SCALES
 from polarvrp.errors import DataError
 from polarvrp.files import is_file, is_folder
 from polarvrp.study.layout import Layout
@@ -34,9 +35,13 @@ def find_weights(model: str, layout: Layout) -> Path:
         return shipped_folder(model) / WEIGHTS
     if is_folder(given):
         raise DataError(f"{given} is a folder without {WEIGHTS}; name a model's folder, its file or its run")
-    raise DataError(
-        f"no model {model!r}: neither a file nor a run under {layout.model('')}; train it with `polarvrp train`"
+    other = next((other for other in map(Layout.of_scale, SCALES) if is_file(other.weights(model))), None)
+    advice = (
+        "; train it with `polarvrp train`"
+        if other is None
+        else f", but {other.model(model)} is one of another scale; name it by that path"
     )
+    raise DataError(f"no model {model!r}: neither a file nor a run under {layout.model('')}{advice}")
 
 
 def weights_at(model: str) -> Path | None:
