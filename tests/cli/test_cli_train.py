@@ -123,6 +123,25 @@ def test_weights_may_be_written_to_the_present_folder(study: Path, monkeypatch: 
     assert (study / "weights.safetensors").is_file()
 
 
+def test_named_weights_of_other_settings_stay(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--variant", "CVRP", "--num-customers", "8", "--instances", "2", "--seed", "4321"]
+    assert main(["generate", *words, "--output", "set.npz"]) == 0
+    given = ["--spec", SPEC, "--validation", "set.npz"]
+    command = ["train", RUN, *given, "--max-seconds", "0", "--output", "mine/w.safetensors"]
+    weights, policy = study / "mine" / "w.safetensors", policy_of("polarnet", "shared")
+    own = fingerprint(json.loads(SPEC))
+    save_policy(weights, policy, {"run": RUN, "fingerprint": "0123"})
+    before = weights.read_bytes()
+    assert main(command) == 2
+    assert capsys.readouterr().err.endswith(
+        f"mine/w.safetensors holds something else (fingerprint 0123 instead of {own}); move it away or choose another "
+        "--output\n"
+    )
+    assert weights.read_bytes() == before and not (study / "results").exists()
+    save_policy(weights, policy, {"run": RUN, "fingerprint": own})
+    assert main(command) == 75
+
+
 def test_threads_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that is bound to three cores of a large machine starts no process for each of the others."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -36,8 +36,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["--variant", variant, "--num-customers", "6", "--instances", "2", "--seed", str(seed)]
         assert main(["generate", *words, "--output", str(folder / f"{name}.npz")]) == 0
     tiny = ModelConfig(encoder="shared", width=32, heads=2, layers=1, feedforward_width=32, num_customers=6)
-    for name, run in (("m", RUN), ("other", OTHER)):
-        save_policy(folder / f"{name}.safetensors", build_policy(tiny, 0), {"run": run, "fingerprint": "f"})
+    for name, run in (("m", RUN), ("anew", RUN), ("other", OTHER)):
+        save_policy(folder / f"{name}.safetensors", build_policy(tiny, 0), {"run": run, "fingerprint": name})
     inside = {name: str(folder / name) for name in ("a.npz", "m.safetensors", "solved.parquet", "evaluated.parquet")}
     solve = ["reference", inside["a.npz"], "--solver", "pyvrp", *SOLVE, "--output", inside["solved.parquet"]]
     evaluate = ["evaluate", inside["a.npz"], "--model", inside["m.safetensors"]]
@@ -154,6 +154,7 @@ def test_inputs_and_other_work_stay_as_they_are(
         f"{SET_X} --instances 1 --output set_x.parquet",
         "analyse architectures --num-customers 5 --output counts.parquet",
         f"{EVALUATE_A} --output evaluated.parquet",
+        "evaluate a.npz --model anew.safetensors --output evaluated.parquet",  # the run was trained once more
         "report --results results --output page.html",
         "generate --variant CVRP --num-customers 6 --instances 2 --seed 1 --output a.npz",
     ],

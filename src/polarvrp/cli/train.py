@@ -61,12 +61,14 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError(f"--workers must be at least 1, got {workers}")
 
     from polarvrp.study.shipped import MODEL_FILES, WEIGHTS
+    from polarvrp.study.specs import fingerprint
     from polarvrp.training.trainer import TrainJob, train
 
     if options.output is not None:
+        subject = {"run": run.name, "fingerprint": fingerprint(spec)}
         for name in MODEL_FILES:
             path = options.output if name == WEIGHTS else options.output.with_name(name)
-            require_output(path, Path(name).suffix, {"run": run.name}, validation)
+            require_output(path, Path(name).suffix, subject, validation)
 
     job = TrainJob(
         run=run.name,
