@@ -63,9 +63,7 @@ def solve_library_files(
     with PartialRecords(output, identity) as partial:
         stored = [(record["digest"], _row(record)) for record in partial.records]
         rows = {
-            row.instance: row
-            for digest, row in stored
-            if row.cost is not None and digests.get(row.instance) == digest
+            row.instance: row for digest, row in stored if row.cost is not None and digests.get(row.instance) == digest
         }
         found = solve_library_tasks([task for name, task in tasks.items() if name not in rows], workers, hard_limit_s)
         for row in progress(found, len(tasks), settings.solver, "instance", done=len(rows)):

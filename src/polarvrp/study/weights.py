@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from polarvrp.config.study import SCALES
+from polarvrp.catalog.scales import SCALES
 from polarvrp.errors import DataError
 from polarvrp.files import is_file, is_folder
 from polarvrp.study.layout import Layout
