@@ -75,7 +75,7 @@ def test_parquet_says_where_its_numbers_come_from(quick: Results) -> None:
 
 def test_parquet_says_how_compared_methods_are_called(folder: ResultsFolder) -> None:
     folder.evaluate("cada-shared-po-n10-s0", 3.0)
-    results = Results(folder.root, "quick", own_labels={"cada-shared-po": "CaDA with PO"})
+    results = Results(folder.root, "quick", labels={"cada-shared-po": "CaDA with PO"})
     path = build_tables(results, ["in_distribution"])[0]
     labels = json.loads(pq.read_schema(path).metadata[b"polarvrp"])["labels"]
     assert [label for _, label in labels][-2:] == ["Ours", "CaDA with PO"]

@@ -241,9 +241,11 @@ def test_claims_are_computed_from_our_tables(folder: ResultsFolder, paper: Resul
     for run, gap, seconds in (("", 2.0, 100.0), ("-ls0", 1.5, 150.0)):
         folder.evaluate(f"{OURS}-n50{run}-s1", gap, reference=30.0)
         folder.train(f"{OURS}-n50{run}-s1", epoch_seconds=(seconds, seconds))
-    only = Results(folder.root, "paper", only=tuple(f"{stem}-n50-s0" for stem in (*rivals, OURS)), against="pyvrp")
+    only = Results(
+        folder.root, "paper", runs=tuple(f"{stem}-n50-s0" for stem in (*rivals, OURS)), reference_name="pyvrp"
+    )
     build_tables(only, ["in_distribution"])
-    sweep = Results(folder.root, "paper", only=(f"{OURS}-n50-s1", f"{OURS}-n50-ls0-s1"), against="pyvrp")
+    sweep = Results(folder.root, "paper", runs=(f"{OURS}-n50-s1", f"{OURS}-n50-ls0-s1"), reference_name="pyvrp")
     build_tables(sweep, ["refinement_start"])
     found = {(row["row"], row["column"]): row["ours"] for row in table_rows(paper, "paper_comparison")}
     assert found["best neural method, n=50", "of 16 variants"] == 13

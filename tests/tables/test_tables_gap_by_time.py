@@ -77,7 +77,7 @@ def test_runs_that_none_of_the_compared_methods_has_are_listed(folder: ResultsFo
     """As in a study that trains on all variants, which the names of its runs say."""
     run = "polarnet-ple-polar-n10-all-s0"
     folder.evaluate(run, 3.0, variants=("CVRP",))
-    results = Results(folder.root, "quick", (run,))
+    results = Results(folder.root, "quick", runs=(run,))
     rows = {row["method"]: row["gap_percent"] for row in table_rows(results, "gap_by_time")}
     assert rows == {"pyvrp": 0.0, "polarnet-ple-polar-all-s0": pytest.approx(3.0)}
     build_tables(results, ["gap_by_time"])

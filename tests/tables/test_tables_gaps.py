@@ -106,7 +106,7 @@ def test_beside_our_own_references_nothing_published_is_shown(folder: ResultsFol
     """Test sets of another seed have no published solutions."""
     folder.solve("pyvrp", "VRPTW", 50, [40.0])
     folder.solve(f"{OURS}-n50-s0", "VRPTW", 50, [44.0])
-    rows = table_rows(Results(folder.root, "paper", against="pyvrp"), "in_distribution")
+    rows = table_rows(Results(folder.root, "paper", reference_name="pyvrp"), "in_distribution")
     assert {row["method"]: row["gap_percent"] for row in rows} == {"pyvrp": 0.0, f"{OURS}-s0": pytest.approx(10.0)}
 
 
@@ -157,7 +157,7 @@ def test_only_the_named_variants_are_looked_at(folder: ResultsFolder) -> None:
     ):
         assert {row["variant"] for row in table_rows(part, table)} == variants
     assert {row["variants"] for row in table_rows(part, "gap_by_time")} == {1}
-    solvers = Results(folder.root, "quick", only=(), variants=("OVRP",))
+    solvers = Results(folder.root, "quick", runs=(), variants=("OVRP",))
     assert [(row["variant"], row["method"]) for row in table_rows(solvers, "in_distribution")] == [("OVRP", "pyvrp")]
 
 
@@ -281,12 +281,12 @@ def test_solvers_alone_make_a_table(folder: ResultsFolder, quick: Results) -> No
 def test_only_the_named_runs_are_read_and_each_must_exist(folder: ResultsFolder) -> None:
     folder.evaluate(f"{OURS}-n10-s0", 5.0, variants=("CVRP",))
     folder.evaluate(f"{OURS}-n10-s1", 7.0, variants=("CVRP",))
-    rows = table_rows(Results(folder.root, "quick", (f"{OURS}-n10-s1",)), "in_distribution")
+    rows = table_rows(Results(folder.root, "quick", runs=(f"{OURS}-n10-s1",)), "in_distribution")
     assert [row["method"] for row in rows] == ["pyvrp", f"{OURS}-s1"]
     with pytest.raises(MissingResultsError, match="polarnet-ple-rl-n10-s0 does not exist"):
-        table_rows(Results(folder.root, "quick", ("polarnet-ple-rl-n10-s0",)), "in_distribution")
+        table_rows(Results(folder.root, "quick", runs=("polarnet-ple-rl-n10-s0",)), "in_distribution")
     with pytest.raises(ConfigError, match="names no run"):
-        table_rows(Results(folder.root, "quick", ("polarnet",)), "in_distribution")
+        table_rows(Results(folder.root, "quick", runs=("polarnet",)), "in_distribution")
 
 
 def test_truncated_file_is_named(folder: ResultsFolder, quick: Results) -> None:
@@ -311,4 +311,4 @@ def test_two_sizes_of_one_method_on_set_x_must_be_told_apart(folder: ResultsFold
         folder.solve_set_x(f"{OURS}-n{size}-s0", {"X-n101-k25": (27591, 28810, 28823)})
     with pytest.raises(DataError, match="choose one with --runs"):
         table_rows(Results(folder.root, "quick"), "set_x")
-    assert len(table_rows(Results(folder.root, "quick", (f"{OURS}-n20-s0",)), "set_x")) == 1
+    assert len(table_rows(Results(folder.root, "quick", runs=(f"{OURS}-n20-s0",)), "set_x")) == 1

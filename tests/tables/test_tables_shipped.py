@@ -94,7 +94,7 @@ def test_published_costs_stand_beside_what_ships_alone(folder: ResultsFolder, sh
     shutil.move(folder.root / "evaluations" / "test" / RUN.format(size=50), own.parent)
     found = rows_of(quick, "in_distribution", 50)["CVRP", "shipped-n50"]
     assert found == (pytest.approx(5.0), "published-pyvrp", 3)
-    other_seed = Results(folder.root, "quick", against="pyvrp")
+    other_seed = Results(folder.root, "quick", reference_name="pyvrp")
     found = rows_of(other_seed, "in_distribution", 50)["CVRP", "shipped-n50"]
     assert found == (pytest.approx(50.0), "pyvrp", 3)
 
@@ -118,10 +118,10 @@ def test_what_ships_is_of_no_other_test_sets(folder: ResultsFolder, ships: Path)
     """Gaps to our own PyVRP may be of any draw of instances."""
     ship(ships, 50, {"CVRP": [11.0]})
     folder.evaluate("polarnet-ple-polar-n50-s0", 30.0, variants=("CVRP",))
-    own = Results(folder.root, "quick", against="pyvrp")
+    own = Results(folder.root, "quick", reference_name="pyvrp")
     assert set(rows_of(own, "in_distribution", 50)) == {("CVRP", "polarnet-ple-polar-s0"), ("CVRP", "pyvrp")}
     folder.solve("best_known", "CVRP", 50, [9.0, 9.0])
-    best = Results(folder.root, "quick", against="best_known")
+    best = Results(folder.root, "quick", reference_name="best_known")
     assert ("CVRP", "shipped-n50") not in rows_of(best, "in_distribution", 50)
 
 

@@ -34,7 +34,7 @@ def execute(options: argparse.Namespace) -> int:
     logging.getLogger("fontTools").setLevel(logging.WARNING)  # it reports each embedded glyph
     runs = None if options.runs is None else tuple(options.runs)
     variants = chosen_variants(options)
-    results = Results(*results_of(options), runs, own_labels=options.labels, variants=variants)
+    results = Results(*results_of(options), runs=runs, labels=options.labels, variants=variants)
     for path in draw_figures(results, options.names):
         print(path)
     return 0

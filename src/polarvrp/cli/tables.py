@@ -46,13 +46,15 @@ def execute(options: argparse.Namespace) -> int:
     from polarvrp.tables.build import build_tables
     from polarvrp.tables.sources import Results
 
-    runs = None if options.runs is None else tuple(options.runs)
-    external = external_methods(options)
-    variants = chosen_variants(options)
-    compared = None if options.compared is None else tuple(options.compared)
-    protocols = None if options.protocols is None else tuple(options.protocols)
     results = Results(
-        *results_of(options), runs, options.reference, options.labels, external, variants, compared, protocols
+        *results_of(options),
+        runs=None if options.runs is None else tuple(options.runs),
+        reference_name=options.reference,
+        labels=options.labels,
+        external=external_methods(options),
+        variants=chosen_variants(options),
+        compared=None if options.compared is None else tuple(options.compared),
+        protocols=None if options.protocols is None else tuple(options.protocols),
     )
     for path in build_tables(results, options.names):
         print(path)

@@ -19,7 +19,7 @@ from polarvrp.study.layout import Layout
 from polarvrp.study.specs import parse_train_spec
 from polarvrp.study.weights import weights_header
 from polarvrp.tables.means import complete_mean
-from polarvrp.tables.sources import InstanceSet, Results, read_costs
+from polarvrp.tables.sources import InstanceSet, read_costs, reference_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -74,25 +74,25 @@ def listed_models(roots: Sequence[Path]) -> list[ListedModel]:
     models = []
     for folder in sorted(path.parent for path in shipped.SHIPPED.glob(f"{shipped.PREFIX}*/{shipped.WEIGHTS}")):
         evaluation, set_x = partial(shipped.solutions_path, folder), shipped.set_x_path(folder)
-        models += _usable(folder, folder.name, Results(folder, ""), evaluation, set_x)
+        models += _usable(folder, folder.name, Layout(folder), evaluation, set_x)
     for root in roots:
         for path in sorted(root.glob(f"models/*/{shipped.WEIGHTS}")):
             run, layout = path.parent.name, Layout(root)
             name = run if layout == Layout() else str(path.parent)
             evaluation, set_x = partial(layout.evaluation, run), layout.set_x(run)
-            models += _usable(path.parent, name, Results(root, ""), evaluation, set_x)
+            models += _usable(path.parent, name, layout, evaluation, set_x)
     return models
 
 
-def _usable(folder: Path, name: str, results: Results, evaluation: Evaluation, set_x: Path) -> list[ListedModel]:
+def _usable(folder: Path, name: str, layout: Layout, evaluation: Evaluation, set_x: Path) -> list[ListedModel]:
     try:
-        return [_listed(folder, name, results, evaluation, set_x)]
+        return [_listed(folder, name, layout, evaluation, set_x)]
     except PolarvrpError as error:
         _LOGGER.warning("%s is left out: %s", folder, " ".join(str(error).splitlines()))
         return []
 
 
-def _listed(folder: Path, name: str, results: Results, evaluation: Evaluation, set_x: Path) -> ListedModel:
+def _listed(folder: Path, name: str, layout: Layout, evaluation: Evaluation, set_x: Path) -> ListedModel:
     tensors = weights_header(folder / shipped.WEIGHTS)
     said = json.loads(tensors.pop("__metadata__", {}).get("polarvrp", "{}"))
     metadata, network = said.get("metadata", {}), said.get("model", {})
@@ -103,8 +103,8 @@ def _listed(folder: Path, name: str, results: Results, evaluation: Evaluation, s
         size,
         sum(prod(tensor["shape"]) for tensor in tensors.values()),
         _trained_on(metadata.get("spec")),
-        _variants_gap(results, evaluation, TRAINING_VARIANTS, run, size),
-        _variants_gap(results, evaluation, ZERO_SHOT_VARIANTS, run, size),
+        _variants_gap(layout, evaluation, TRAINING_VARIANTS, run, size),
+        _variants_gap(layout, evaluation, ZERO_SHOT_VARIANTS, run, size),
         _set_x_gap(set_x),
     )
 
@@ -121,14 +121,14 @@ def _trained_on(spec: Mapping[str, Any] | None) -> str:
 
 
 def _variants_gap(
-    results: Results, evaluation: Evaluation, variants: Iterable[str], run: str, size: int
+    layout: Layout, evaluation: Evaluation, variants: Iterable[str], run: str, size: int
 ) -> MeanGap | None:
     gaps = []
     for variant in variants:
         path = evaluation(variant, size)
-        reference = results.reference(InstanceSet(variant, size)) if path.is_file() else None
+        reference = reference_of(layout, InstanceSet(variant, size)) if path.is_file() else None
         if reference is not None:
-            instances = results.layout.dataset("test", variant, size)
+            instances = layout.dataset("test", variant, size)
             costs = read_costs(path, Origin(variant, size, "run", run), instances)["cost"]
             gap = summarise_gaps(costs.to_numpy(), reference.reindex(costs.index).to_numpy()).gap_percent
             gaps += [] if gap is None else [gap]

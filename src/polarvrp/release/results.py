@@ -16,6 +16,7 @@ from polarvrp.evaluation.gaps import summarise_gaps
 from polarvrp.files import provenance, read_parquet
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.solutions import read_solutions
+from polarvrp.study.layout import Layout
 from polarvrp.study.metadata import require_recorded
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.study.shipped import metadata_path, searched_solutions_path, set_x_path, solutions_path
@@ -26,7 +27,7 @@ from polarvrp.tables.means import complete_mean
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, ZERO_SHOT_ORDER, read_paper
 from polarvrp.tables.printing import Axis, PrintedTable, measures, print_table, written
 from polarvrp.tables.set_x import instance_groups
-from polarvrp.tables.sources import InstanceSet, Results
+from polarvrp.tables.sources import InstanceSet, reference_of
 
 PRINTED = " in the paper"
 """Ending of a column of the paper's numbers."""
@@ -92,7 +93,7 @@ def _variants_table(
 def _reference(folder: Path, variant: str, run: RunSpec) -> pd.Series:
     """Cost of each instance that gaps are taken to, and whose it is as its name."""
     test_set = InstanceSet(variant, run.num_customers)
-    costs = Results(folder, "").reference(test_set)
+    costs = reference_of(Layout(folder), test_set)
     if costs is None:
         raise DataError(f"{folder} holds no reference of {variant}; pack the model again")
     return costs

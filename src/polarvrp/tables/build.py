@@ -78,7 +78,7 @@ def build_table(results: Results, experiment: Experiment) -> pd.DataFrame:
             f"make them with: {command_for(results, experiment)}"
         )
     frame = typed(arrow_table(rows.assign(**{SCALE: results.scale}), experiment))
-    frame.attrs[LABELS] = results.labels
+    frame.attrs[LABELS] = results.method_labels
     frame.attrs[RUNS] = sorted(set(rows[RUNS].dropna().explode())) if RUNS in rows else []
     return frame
 

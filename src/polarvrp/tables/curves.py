@@ -36,7 +36,7 @@ def training_curves(results: Results, experiment: Experiment) -> Figure:
     Costs are drawn where instances are of the variants and size that most runs end with: other stages have costs of
     their own. Dotted lines mark where the stages of a training begin.
     """
-    trained, labels = results.trained_runs(), results.labels
+    trained, labels = results.trained_runs(), results.method_labels
     runs = [run for run in trained if stem_of(run.method) in labels] or trained
     if not runs:
         raise MissingResultsError(

@@ -44,7 +44,7 @@ def gap_by_time(results: Results, experiment: Experiment) -> pd.DataFrame:
     them over.
     """
     evaluated = results.evaluated_runs()
-    runs = [run for run in evaluated if stem_of(run.method) in results.labels] or evaluated
+    runs = [run for run in evaluated if stem_of(run.method) in results.method_labels] or evaluated
     rows = [row for run in runs for row in _run_rows(results, run)]
     sizes = sorted({row["num_customers"] for row in rows})
     rows += [row for solver in SOLVERS for size in sizes for row in _solver_rows(results, solver, size)]
@@ -53,7 +53,7 @@ def gap_by_time(results: Results, experiment: Experiment) -> pd.DataFrame:
         return frame
     most = frame.groupby("num_customers")["variants"].transform("max")
     frame["gap_percent"] = frame["gap_percent"].where(frame["variants"] == most)
-    order = frame["method"].map(lambda method: method_rank(method, results.labels))
+    order = frame["method"].map(lambda method: method_rank(method, results.method_labels))
     ranked = sorted(frame.index, key=lambda at: (frame["num_customers"][at], order[at], frame["seconds_per_1000"][at]))
     return frame.loc[ranked].reset_index(drop=True)
 

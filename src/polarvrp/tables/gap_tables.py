@@ -31,7 +31,7 @@ from polarvrp.tables.means import SPREAD, average_over, complete_mean, over_seed
 from polarvrp.tables.paper import IN_DISTRIBUTION_ORDER, SOLVER_CORES, ZERO_SHOT_ORDER
 from polarvrp.tables.printing import Axis, PrintedTable, captioned, print_table, seeds_said, written
 from polarvrp.tables.shipped_rows import shipped_solutions
-from polarvrp.tables.sources import InstanceSet, Results, published
+from polarvrp.tables.sources import InstanceSet, Results, published, reference_of
 
 IMPOSSIBLE_GAP_PERCENT = -20.0
 """No solution undercuts the published near-optimal one so far: a lower gap means other instances."""
@@ -90,7 +90,7 @@ def gap_row(results: Results, test_set: InstanceSet, method: str, solutions: pd.
         method: Name in the table.
         solutions: As ``read_costs``.
     """
-    reference = results.reference(test_set)
+    reference = reference_of(results.layout, test_set, results.reference_name)
     try:
         summary = _summary(solutions["cost"], reference)
     except DataError as error:
@@ -195,7 +195,7 @@ def _other_runs(frame: pd.DataFrame, others: pd.Series, experiment: Experiment) 
 
 def _in_order(rows: Iterable[Mapping[str, Any]], results: Results) -> pd.DataFrame:
     """Rows in the order of the printed tables; those of one method stay in theirs."""
-    labels = results.labels
+    labels = results.method_labels
 
     def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return variant_rank(row["variant"]), row["num_customers"], method_rank(row["method"], labels)
@@ -235,7 +235,7 @@ def _gap_rows(results: Results, variants: Sequence[str]) -> list[dict[str, Any]]
         rows += [
             gap_row(results, test_set, PUBLISHED + solver, published(test_set, solver))
             for test_set in shown
-            if test_set.num_customers in PUBLISHED_SIZES and results.against != "pyvrp"
+            if test_set.num_customers in PUBLISHED_SIZES and results.reference_name != "pyvrp"
         ]
     return rows
 

@@ -79,7 +79,7 @@ def sample_routes(results: Results, experiment: Experiment) -> Figure:
 
 def _model(results: Results) -> Drawn | None:
     """The model with most variants; of several a shipped one that the study evaluated, then ours, then by rank."""
-    layout, labels, found = results.layout, results.labels, []
+    layout, labels, found = results.layout, results.method_labels, []
     for name in shipped_models():
         size = shipped_size(name)
         if not results.has_size(size):

@@ -45,7 +45,8 @@ def set_x(results: Results, experiment: Experiment) -> pd.DataFrame:
     frame = pd.concat(frames, ignore_index=True)
     for column, cost in (("gap_percent", "cost"), ("published_gap_percent", "published_cost")):
         frame[column] = instance_gaps_percent(frame[cost].to_numpy(), frame["best_known"].to_numpy())
-    ranks = frame["instance"].map(instance_rank), frame["method"].map(lambda name: method_rank(name, results.labels))
+    labels = results.method_labels
+    ranks = frame["instance"].map(instance_rank), frame["method"].map(lambda name: method_rank(name, labels))
     order = sorted(frame.index, key=lambda row: (ranks[0][row], ranks[1][row]))
     return frame.loc[order].reset_index(drop=True)
 

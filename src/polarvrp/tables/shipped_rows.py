@@ -42,7 +42,7 @@ def shipped_solutions(results: Results, variants: Collection[str]) -> Iterator[t
         size, folder = shipped_size(name), shipped_folder(name)
         if not results.has_size(size):
             continue
-        run, ships = _run_of(folder), size in PUBLISHED_SIZES and results.against in (None, "published-pyvrp")
+        run, ships = _run_of(folder), size in PUBLISHED_SIZES and results.reference_name in (None, "published-pyvrp")
         for variant in variants:
             test_set, origin = InstanceSet(variant, size), Origin(variant, size, "run", run)
             path, instances = results.layout.shipped_evaluation(name, variant, size), results.dataset(test_set)

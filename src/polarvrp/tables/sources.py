@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,9 @@ class Results:
     Attributes:
         root: Folder ``results``.
         scale: Scale of the study; the paper's has the published sizes only.
-        only: Runs to look at, None for all that have the results in question.
-        against: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
-        own_labels: Label of each method that the study compares beside those of the catalog, by its stem.
+        runs: Runs to look at, None for all that have the results in question.
+        reference_name: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
+        labels: Label of each method that the study compares beside those of the catalog, by its stem.
         external: Methods whose imported solutions the main tables list.
         variants: Variants to look at, None for all.
         compared: Tables that ``paper_comparison`` reads, None for all that were built.
@@ -68,9 +68,10 @@ class Results:
 
     root: Path
     scale: str
-    only: tuple[str, ...] | None = None
-    against: str | None = None
-    own_labels: Mapping[str, str] = field(default_factory=dict)
+    _: KW_ONLY
+    runs: tuple[str, ...] | None = None
+    reference_name: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
     external: tuple[ExternalMethod, ...] = ()
     variants: tuple[str, ...] | None = None
     compared: tuple[str, ...] | None = None
@@ -82,9 +83,9 @@ class Results:
         return Layout(self.root)
 
     @property
-    def labels(self) -> dict[str, str]:
+    def method_labels(self) -> dict[str, str]:
         """Label of each compared method by its stem, in the order of the printed tables; no label stands twice."""
-        own = {method.method: method.label for method in self.external} | dict(self.own_labels)
+        own = {method.method: method.label for method in self.external} | dict(self.labels)
         return {stem: label for stem, label in catalog_labels().items() if label not in own.values()} | own
 
     def has_size(self, num_customers: int) -> bool:
@@ -146,29 +147,6 @@ class Results:
     def solved(self, solver: str, test_set: InstanceSet) -> pd.DataFrame:
         """Costs and seconds of a solver on one test set, as ``read_costs``."""
         return read_costs(self._solutions(solver, test_set), _origin(solver, test_set), self.dataset(test_set))
-
-    def reference(self, test_set: InstanceSet) -> pd.Series | None:
-        """Costs that gaps on a test set are measured against.
-
-        By default the published ones at their sizes, else those of our PyVRP where it was run.
-
-        Returns:
-            Cost of each instance, float64, indexed by instance; its name is one of ``REFERENCES``.
-
-        Raises:
-            MissingResultsError: If a reference was asked for that this set does not have.
-        """
-        name = self.against or ("published-pyvrp" if test_set.num_customers in PUBLISHED_SIZES else "pyvrp")
-        if name == "published-pyvrp":
-            return published(test_set, "pyvrp")["cost"].rename(name)
-        path = self._solutions(name, test_set)
-        if path.is_file():
-            changed_ns = path.stat().st_mtime_ns
-            return _reference_costs(path, changed_ns, _origin(name, test_set), self.dataset(test_set)).rename(name)
-        if self.against is None:
-            return None
-        how = "--best-of" if name == "best_known" else f"--solver {name}"
-        raise MissingResultsError(f"{path} does not exist; make it with `polarvrp reference INSTANCES.npz {how} ...`")
 
     def history(self, run: RunSpec) -> pd.DataFrame:
         """A run's training history, a row an epoch."""
@@ -244,16 +222,16 @@ class Results:
     def _runs(
         self, path_of: Callable[[str], Path], target_of: Callable[[RunSpec], Path] | None = None
     ) -> list[RunSpec]:
-        """Runs that have the file or folder in question; all of ``only`` must, others must be of no other scale.
+        """Runs that have the file or folder in question; all of ``runs`` must, others must be of no other scale.
 
         Args:
             path_of: The file or folder of a run.
             target_of: A file that the workflow makes the folder with.
         """
-        if self.only is None:
+        if self.runs is None:
             runs = self._of_scale(_named_runs(self.root, path_of("*")))
         else:
-            runs = [parse_run(name) for name in self.only]
+            runs = [parse_run(name) for name in self.runs]
             for run in runs:
                 if not (path := path_of(run.name)).exists():
                     target = path if target_of is None else target_of(run)
@@ -299,6 +277,34 @@ def published(test_set: InstanceSet, solver: str) -> pd.DataFrame:
     """Published costs of a solver on one test set of 50 or 100 customers; their seconds were not published."""
     costs = published_costs(test_set.variant, test_set.num_customers, solver)
     return pd.DataFrame({"cost": costs, "seconds": float("nan")}).rename_axis("instance")
+
+
+def reference_of(layout: Layout, test_set: InstanceSet, name: str | None = None) -> pd.Series | None:
+    """Costs that gaps on a test set are measured against.
+
+    Args:
+        layout: Of the results that hold the test set and its references.
+        test_set: The set.
+        name: One of ``REFERENCES``; None for the published ones at their sizes, else those of our PyVRP where it was
+            run.
+
+    Returns:
+        Cost of each instance, float64, indexed by instance; its name is one of ``REFERENCES``.
+
+    Raises:
+        MissingResultsError: If a reference was asked for that this set does not have.
+    """
+    found = name or ("published-pyvrp" if test_set.num_customers in PUBLISHED_SIZES else "pyvrp")
+    if found == "published-pyvrp":
+        return published(test_set, "pyvrp")["cost"].rename(found)
+    path = layout.reference(TEST, found, test_set.variant, test_set.num_customers)
+    if path.is_file():
+        instances = layout.dataset(TEST, test_set.variant, test_set.num_customers)
+        return _reference_costs(path, path.stat().st_mtime_ns, _origin(found, test_set), instances).rename(found)
+    if name is None:
+        return None
+    how = "--best-of" if found == "best_known" else f"--solver {found}"
+    raise MissingResultsError(f"{path} does not exist; make it with `polarvrp reference INSTANCES.npz {how} ...`")
 
 
 def _origin(solver: str, test_set: InstanceSet) -> Origin:
