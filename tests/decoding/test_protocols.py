@@ -17,12 +17,18 @@ from polarvrp.model.policy import Policy
 from polarvrp.model.registry import build_policy
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.tours import check_tour, flat_actions
+from polarvrp.study.layout import unseen_protocols
 from polarvrp.tolerances import LOAD_TOLERANCE, POLICY_TOLERANCE
 
 INTERPRETED = pytest.mark.skipif(
     torch.cuda.is_available() or find_spec("triton") is None, reason="the interpreter serves where there is no GPU"
 )
 LEVELS = ["parallel", pytest.param("fused", marks=INTERPRETED)]
+
+
+def test_the_study_evaluates_by_the_protocols_of_the_environment() -> None:
+    """What ``polarvrp evaluate`` takes is spelled out where no torch is needed."""
+    assert unseen_protocols(masked=False) == PROTOCOLS
 
 
 @pytest.fixture(scope="module")

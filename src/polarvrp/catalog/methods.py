@@ -57,6 +57,9 @@ EXTERNAL = "external-"
 SOLVERS = ("pyvrp", "ortools")
 """Solvers that references are computed with, and whose solutions were published."""
 
+REFERENCES = (f"{PUBLISHED}pyvrp", "pyvrp", "best_known")
+"""What gaps can be taken to; ``best_known`` files are those of ``polarvrp reference --best-of``."""
+
 PUBLISHED_SIZES = (50, 100)
 """Customers of the test sets that solutions were published of."""
 

@@ -38,11 +38,13 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_library_arguments(parser: argparse.ArgumentParser) -> None:
     """How costs of library files count, where the files do not say it."""
+    from polarvrp.problem.library_instances import Rounding
+
     parser.add_argument(
         "--distances",
-        choices=("rounded", "truncated", "up", "down", "exact"),
-        help="how costs of library files count distances: nearest integer, one decimal cut off, next integer above or "
-        "below, not rounded (default: the convention of the instance's set)",
+        choices=[str(rounding) for rounding in Rounding],
+        help="how costs of library files count distances: nearest integer, next integer above or below, one decimal "
+        "cut off, not rounded (default: the convention of the instance's set)",
     )
     parser.add_argument("--open", action="store_true", help="routes of library files end at their last customer")
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
+    from polarvrp.study.layout import unseen_protocols
+
     parser.add_argument("instances", type=Path, nargs="+", metavar="INSTANCES.npz", help="sets to solve")
     parser.add_argument(
         "--output",
@@ -29,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         nargs="+",
-        choices=("strict", "published"),
+        choices=unseen_protocols(masked=False),
         default=["strict"],
         help="rules while decoding; published repeats the published environments, which overload vehicles with mixed "
         "backhauls and let tours compete that start illegally; both are evaluated in one pass",

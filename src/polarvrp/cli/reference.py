@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polarvrp.catalog.methods import SOLVERS
 from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.errors import ConfigError
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from polarvrp.problem.instances import Instances, NodeArrays
     from polarvrp.problem.known_solutions import KnownSolution
     from polarvrp.solutions.library_rows import LibraryRow
+    from polarvrp.solvers.solve import SolverSettings
 
 SOLVING = (
     *("solver", "seconds", "first", "start", "count", "workers", "seed", "iterations", "hard_limit", "warm_start"),
@@ -23,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "instances", type=Path, nargs="*", metavar="INSTANCES", help="a set (.npz), or library files (.vrp, .txt)"
     )
-    parser.add_argument("--solver", choices=("pyvrp", "ortools"))
+    parser.add_argument("--solver", choices=SOLVERS)
     parser.add_argument("--seconds", type=float, help="wall-clock limit of an instance, one thread each")
     parser.add_argument("--first", type=int, metavar="K", help="solve the first K instances of the file only")
     parser.add_argument("--start", type=int, metavar="S", help="first instance of a stretch, counted from 0")
@@ -86,11 +88,8 @@ def _solve(options: argparse.Namespace) -> None:
     from polarvrp.problem.datasets import count_instances, read_instances
     from polarvrp.references.chunks import solve_chunk
     from polarvrp.solutions.best_known import read_warm_starts
-    from polarvrp.solvers.solve import SolverSettings
 
-    if options.solver is None or options.seconds is None:
-        raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
-    settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
+    settings = _settings(options)
     start, stop = _stretch(options, count_instances(options.instances))
     warm_starts = None
     if options.warm_start:
@@ -104,22 +103,27 @@ def _solve(options: argparse.Namespace) -> None:
     solve_chunk(stretch, settings, options.output, start, workers, options.hard_limit, warm_starts)
 
 
+def _settings(options: argparse.Namespace) -> "SolverSettings":
+    from polarvrp.solvers.solve import SolverSettings
+
+    if options.solver is None or options.seconds is None:
+        raise ConfigError(f"solving needs --solver {' or '.join(SOLVERS)} and --seconds")
+    return SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
+
+
 def _solve_library(options: argparse.Namespace) -> int:
     """Solve library files and print a line each."""
     from polarvrp.problem.library_files import read_library
     from polarvrp.references.library import solve_library_files
     from polarvrp.solutions.importing import best_known
     from polarvrp.solutions.library_rows import require_library_output
-    from polarvrp.solvers.solve import SolverSettings
 
     given = [
         name for name in ("first", "start", "count", "warm_start", "best_of") if getattr(options, name) is not None
     ]
     if given:
         raise ConfigError(f"--{given[0].replace('_', '-')} is for sets; leave it out for library files")
-    if options.solver is None or options.seconds is None:
-        raise ConfigError("solving needs --solver pyvrp or ortools and --seconds")
-    settings = SolverSettings(options.solver, options.seconds, options.seed or 0, options.iterations)
+    settings = _settings(options)
     libraries = {path: read_library(path, *library_convention(options)) for path in options.instances}
     names = [library.name for library in libraries.values()]
     if len(set(names)) < len(names):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from polarvrp.machine import usable_cores
 
 if TYPE_CHECKING:
-    from polarvrp.study.status import State, Status
+    from polarvrp.study.status import Status
 
-STATES: tuple[State, ...] = ("done", "running", "failed", "missing")
 MOST_FAILED = 10
 """Failed jobs whose logs are named."""
 
@@ -52,6 +51,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _lines(status: Status, cores: int, gpus: int) -> Iterator[str]:
+    from polarvrp.study.status import STATES
+
     yield _row("", *STATES, "of")
     for stage, states in status.states.items():
         if states:

@@ -15,13 +15,14 @@ from polarvrp.cli.arguments import (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
+    from polarvrp.catalog.methods import REFERENCES
     from polarvrp.study.layout import UNSEEN_SPLITS
 
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables to build; all that have results when left out")
     add_results_arguments(parser)
     parser.add_argument(
         "--reference",
-        choices=("published-pyvrp", "pyvrp", "best_known"),
+        choices=REFERENCES,
         help="what gaps are taken to (default: published-pyvrp at its sizes, else pyvrp)",
     )
     parser.add_argument(

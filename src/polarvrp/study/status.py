@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from polarvrp.config.study import StudyConfig
 from polarvrp.outputs import stated_subject
@@ -21,6 +21,7 @@ from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec, train_spec
 
 State = Literal["done", "running", "failed", "missing"]
+STATES: tuple[State, ...] = get_args(State)
 
 TIMED = ("evaluations", "zero-shot", "Set-X")
 """Stages whose files say how many seconds each instance took."""

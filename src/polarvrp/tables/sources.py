@@ -30,9 +30,6 @@ from polarvrp.tables.frames import SCALE, arrow_schema, typed
 from polarvrp.tables.labels import LABELS, catalog_labels
 from polarvrp.tolerances import POLICY_TOLERANCE
 
-REFERENCES = ("published-pyvrp", "pyvrp", "best_known")
-"""What gaps can be taken to; ``best_known`` files are those of ``polarvrp reference --best-of``."""
-
 TEST = "test"
 
 _LOGGER = logging.getLogger(__name__)
@@ -58,7 +55,8 @@ class Results:
         root: Folder ``results``.
         scale: Scale of the study; the paper's has the published sizes only.
         runs: Runs to look at, None for all that have the results in question.
-        reference_name: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
+        reference_name: One of ``catalog.methods.REFERENCES`` for gaps, None for the published one where there is
+            one, else ours.
         labels: Label of each method that the study compares beside those of the catalog, by its stem.
         external: Methods whose imported solutions the main tables list.
         variants: Variants to look at, None for all.
