@@ -23,6 +23,7 @@ from polarvrp.files import (
     atomic_folder,
     atomic_path,
     exists,
+    file_digest,
     provenance,
     read_parquet,
     try_lock,
@@ -38,6 +39,18 @@ def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path: Path
     write_text(target, "two")
     assert target.read_text() == "two"
     assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("content", "digest"),  # of FIPS 180-4's examples
+    [
+        (b"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        (b"a" * 10**6, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
+    ],
+)
+def test_a_file_is_known_by_the_digest_of_its_content(tmp_path: Path, content: bytes, digest: str) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert file_digest(tmp_path / "file") == digest
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])

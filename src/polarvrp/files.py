@@ -20,6 +20,7 @@ from typing import IO, Any
 from polarvrp.errors import DataError
 
 _LOGGER = logging.getLogger(__name__)
+_MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 
 PROVENANCE = b"polarvrp"
 """Key of the provenance in the metadata of a Parquet file's schema."""
@@ -200,6 +201,12 @@ def resolved(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content in hexadecimal digits; whoever asks for it words the errors of the system."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def try_lock(handle: IO[Any] | int, path: Path) -> bool:
     """Lock an open file or folder for this process alone, without waiting; False if another process has it.
 
@@ -346,16 +353,12 @@ def _status(path: str | Path, follow: bool) -> os.stat_result | None:
 
 def _temporary_prefix(final: Path) -> str:
     """Begin of the names of temporary files for a path, by which those of killed processes are known."""
-    return f".{final.stem}-{_machine()}-{os.getpid()}-"
-
-
-def _machine() -> str:
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+    return f".{final.stem}-{_MACHINE}-{os.getpid()}-"
 
 
 def _remove_leftovers(final: Path) -> None:
     """Remove temporary files and folders that killed processes of this machine left for the same path."""
-    pattern = re.compile(rf"\.{re.escape(final.stem)}-{_machine()}-(\d+)-\w+{re.escape(final.suffix)}(-old)?")
+    pattern = re.compile(rf"\.{re.escape(final.stem)}-{_MACHINE}-(\d+)-\w+{re.escape(final.suffix)}(-old)?")
     for path in final.parent.iterdir():
         match = pattern.fullmatch(path.name)
         if match and not _is_alive(int(match[1])) and (match[2] is None or final.exists()):

@@ -1,7 +1,6 @@
 """``polarvrp convert-weights``: weights of RouteFinder's and the POLAR authors' networks as models of ours."""
 
 import argparse
-import hashlib
 from pathlib import Path
 
 
@@ -18,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Convert and say what came of it."""
+    from polarvrp.files import file_digest
     from polarvrp.model.conversion import convert_policy, read_state
     from polarvrp.model.saving import save_policy
     from polarvrp.outputs import require_output
@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     tensors = read_state(options.file)
     policy, code = convert_policy(tensors, options.backbone, options.encoder, options.num_customers)
     require_output(weights, ".safetensors", {"run": run, "converted_from": code}, [options.file])
-    source = {"file": str(options.file), "sha256": hashlib.sha256(options.file.read_bytes()).hexdigest()}
+    source = {"file": str(options.file), "sha256": file_digest(options.file)}
     save_policy(weights, policy, {"run": run, "converted_from": code, "source": source})
     parameters = sum(parameter.numel() for parameter in policy.parameters())
     network = f"{options.backbone}-{options.encoder}"

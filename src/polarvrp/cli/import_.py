@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_library_arguments, library_convention, refuse_library_options
 from polarvrp.cli.check import print_verdict
 from polarvrp.errors import ConfigError, DataError
+from polarvrp.files import file_digest
 
 if TYPE_CHECKING:
     from polarvrp.solutions.foreign import ForeignSolution
@@ -99,5 +99,5 @@ def _provenance(options: argparse.Namespace, sets: list[Path]) -> dict[str, Any]
     """What was imported, each file with the SHA-256 of its content."""
     from polarvrp import __version__
 
-    files = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in (*options.files, *sets)}
+    files = {str(path): file_digest(path) for path in (*options.files, *sets)}
     return {"imported": files, "polarvrp": __version__}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from polarvrp.cli.arguments import add_library_arguments, library_convention
 from polarvrp.errors import ConfigError, DataError, is_out_of_memory, printable
-from polarvrp.files import exists, is_folder, resolved
+from polarvrp.files import exists, file_digest, is_folder, resolved
 from polarvrp.outputs import marked, require_output, stated_subject
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def _origin(file: InputFile, written: Path) -> dict[str, str]:
     try:
         if not file.path.is_file():
             return {}
-        digest = hashlib.sha256(file.path.read_bytes()).hexdigest()
+        digest = file_digest(file.path)
     except OSError:  # nor of what cannot be read, and so is not solved
         return {}
     return {"file": os.path.relpath(file.whole_path, resolved(written.parent)), "sha256": digest}

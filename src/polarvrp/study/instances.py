@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polarvrp.errors import ConfigError
+from polarvrp.files import file_digest
 from polarvrp.study.external import matching_files
 
 ENTRY_POINT_GROUP = "polarvrp.generators"
@@ -28,14 +28,14 @@ def instances_spec(instances: str | Sequence[str]) -> dict[str, Any]:
     """
     if isinstance(instances, str):
         source = _source_of(generator_path(instances))
-        return {"generator": instances, "sha256": file_digest(source)}
+        return {"generator": instances, "sha256": source_digest(source)}
     files = sorted(
         dict.fromkeys(path for pattern in instances for path in matching_files(pattern, "training.instances"))
     )
     strange = next((path for path in files if path.suffix != ".npz"), None)
     if strange is not None:
         raise ConfigError(f"training.instances: {strange} is no .npz file; polarvrp generate shows the layout")
-    return {"files": {str(path): file_digest(path) for path in files}}
+    return {"files": {str(path): source_digest(path) for path in files}}
 
 
 def generator_path(name: str) -> str:
@@ -56,8 +56,8 @@ def generator_path(name: str) -> str:
     return name
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content.
+def source_digest(path: Path) -> str:
+    """SHA-256 of a file that training instances come from.
 
     Raises:
         ConfigError: If it cannot be read.
@@ -89,5 +89,4 @@ def _source_of(path: str) -> Path:
 @lru_cache(maxsize=64)
 def _digest(path: Path, _changed_ns: int, _size: int) -> str:
     """Digest of a file in one of its states: the workflow asks for it with every specification."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path)

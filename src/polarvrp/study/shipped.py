@@ -9,6 +9,7 @@ import hashlib
 from pathlib import Path
 
 from polarvrp.errors import DataError
+from polarvrp.files import file_digest
 
 SHIPPED = Path(__file__).parents[1] / "data" / "pretrained"
 PREFIX = "pretrained-n"
@@ -99,5 +100,5 @@ def solutions_digest(name: str) -> str:
     """
     digest = hashlib.sha256()
     for path in sorted((shipped_folder(name) / _EVALUATIONS).glob("*.parquet")):
-        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+        digest.update(path.name.encode() + bytes.fromhex(file_digest(path)))
     return digest.hexdigest()

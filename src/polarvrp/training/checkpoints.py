@@ -4,7 +4,6 @@ A checkpoint is a folder ``checkpoint-{steps}`` with ``state.safetensors`` (para
 ``state.json`` (where the training stands and the history so far) and ``digests.json`` (SHA-256 of both).
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from polarvrp.errors import DataError
-from polarvrp.files import writing
+from polarvrp.files import file_digest, writing
 from polarvrp.model.saving import save_tensors
 
 logger = logging.getLogger(__name__)
@@ -95,7 +94,7 @@ class CheckpointStore:
         temporary.mkdir()
         save_tensors(temporary / STATE_FILES[0], tensors)
         (temporary / STATE_FILES[1]).write_text(json.dumps(asdict(position)), encoding="utf-8")
-        digests = {name: _digest(temporary / name) for name in STATE_FILES}
+        digests = {name: file_digest(temporary / name) for name in STATE_FILES}
         (temporary / DIGESTS).write_text(json.dumps(digests), encoding="utf-8")
         for name in (*STATE_FILES, DIGESTS):
             with (temporary / name).open("rb") as handle:
@@ -131,14 +130,9 @@ def _read(checkpoint: Path) -> tuple[Position, dict[str, Tensor]]:
     if (checkpoint / DIGESTS).exists():  # checkpoints of earlier versions have none
         digests = json.loads((checkpoint / DIGESTS).read_text(encoding="utf-8"))
         for path in (tensors, position):
-            if _digest(path) != digests[path.name]:
+            if file_digest(path) != digests[path.name]:
                 raise ValueError(f"{path.name} was changed after it was written")
     return Position(**json.loads(position.read_text(encoding="utf-8"))), load_file(tensors)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def weights_of(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

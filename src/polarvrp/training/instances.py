@@ -20,7 +20,7 @@ from polarvrp.problem.datasets import read_instances
 from polarvrp.problem.instances import INSTANCE_ARRAYS, Instances, NodeArrays, to_tensors
 from polarvrp.problem.torch_generator import generate_batch
 from polarvrp.problem.variants import VARIANTS, Variant
-from polarvrp.study.instances import file_digest, generator_path, instances_spec
+from polarvrp.study.instances import generator_path, instances_spec, source_digest
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ def _sets(named: TrainingInstances) -> Iterator[tuple[Path, Instances[NodeArrays
     """
     for name, digest in named.files.items():
         path = Path(name)
-        if file_digest(path) != digest:
+        if source_digest(path) != digest:
             raise DataError(f"{path} holds other instances than when the training began; start it again")
         yield path, read_instances(path)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from polarvrp.files import file_digest
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec
 from polarvrp.training.resolved import resolved_config
@@ -107,7 +108,7 @@ class Content:
     def digest(self) -> str:
         """SHA-256 of its numbers and files; pictures follow from these."""
         frames = {**self.tables, **{name: chart.frame for name, chart in self.charts.items()}}
-        files = {name: [_file_digest(path) for path in paths] for name, paths in self.artifacts.items()}
+        files = {name: [file_digest(path) for path in paths] for name, paths in self.artifacts.items()}
         texts = {name: frame.to_json() for name, frame in frames.items()}
         text = json.dumps([dict(self.summary), texts, files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -182,10 +183,6 @@ def publish(
             run.log_artifact(artifact)
     finally:
         run.finish()
-
-
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _chart(chart: Chart) -> Any:
