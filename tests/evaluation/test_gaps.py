@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 
 from polarvrp.errors import DataError
 from polarvrp.evaluation.gaps import instance_gaps_percent, shown_gap, summarise_gaps
+from polarvrp.problem.gaps import gap_percent
 
 COSTS = [11.0, 22.0, 44.0]
 REFERENCES = [10.0, 20.0, 50.0]
+
+
+def test_a_gap_is_the_same_of_numbers_and_of_arrays() -> None:
+    """Costs of Set-X are whole numbers, those of sets float64."""
+    assert gap_percent(28_810, 27_591) == 100 * 1219 / 27_591
+    gaps = gap_percent(np.array([28_810.0, 90.0]), np.array([27_591.0, 100.0]))
+    assert gaps.tolist() == [gap_percent(28_810, 27_591), -10.0]
 
 
 def test_mean_of_gaps_differs_from_gap_of_means() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarvrp.errors import DataError
+from polarvrp.problem.gaps import gap_percent
 
 Costs: TypeAlias = Sequence[float | None] | NDArray[np.floating]
 """One an instance; missing ones are None or NaN."""
@@ -61,7 +62,7 @@ def instance_gaps_percent(costs: Costs, references: Costs) -> NDArray[np.float64
         raise DataError(
             f"reference costs must be positive, got {reference[index]} for instance {index}; solve it again"
         )
-    return 100.0 * (cost - reference) / reference
+    return gap_percent(cost, reference)
 
 
 def summarise_gaps(costs: Costs, references: Costs) -> GapSummary:
@@ -86,7 +87,7 @@ def summarise_gaps(costs: Costs, references: Costs) -> GapSummary:
     return GapSummary(
         objective=mean_cost,
         gap_percent=float(gaps[counted].mean()),
-        gap_of_means_percent=100.0 * (mean_cost - mean_reference) / mean_reference,
+        gap_of_means_percent=gap_percent(mean_cost, mean_reference),
         instances=instances,
         left_out=len(gaps) - instances,
     )

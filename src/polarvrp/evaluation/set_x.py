@@ -16,6 +16,7 @@ from polarvrp.decoding.greedy import GreedySolver
 from polarvrp.errors import DataError, InfeasibleTourError
 from polarvrp.files import write_rows
 from polarvrp.outputs import require_kept, require_output, stated_subject
+from polarvrp.problem.gaps import gap_percent
 from polarvrp.problem.instances import to_tensors
 from polarvrp.problem.library_prices import check_routes
 from polarvrp.problem.tours import actions_to_routes
@@ -62,9 +63,9 @@ def evaluate_set_x(solver: GreedySolver, names: Sequence[str]) -> Iterator[dict[
             "instance": name,
             "best_known": best_known,
             "cost": report.cost,
-            "gap_percent": 100 * (report.cost - best_known) / best_known,
+            "gap_percent": gap_percent(report.cost, best_known),
             "published_cost": published,
-            "published_gap_percent": 100 * (published - best_known) / best_known,
+            "published_gap_percent": gap_percent(published, best_known),
             "seconds": seconds,
             "actions": actions,
         }

@@ -20,6 +20,7 @@ from polarvrp.evaluation.gaps import shown_gap
 from polarvrp.files import exists, provenance, read_parquet, resolved, try_lock, write_rows, writing
 from polarvrp.library.inputs import InputFile
 from polarvrp.library.solving import SolvedInstance
+from polarvrp.problem.gaps import gap_percent
 from polarvrp.problem.known_solutions import KnownSolution
 from polarvrp.problem.library_instances import LibraryInstance, Rounding
 from polarvrp.problem.tours import routes_to_actions
@@ -101,7 +102,7 @@ class Outcome:
         """To the known solution; None if there is none, or its cost is 0."""
         if self.solved is None or self.known is None or not self.known.cost:
             return None
-        return 100 * (self.solved.cost - self.known.cost) / self.known.cost
+        return gap_percent(self.solved.cost, self.known.cost)
 
 
 def untrained_features(library: LibraryInstance, model: Model) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from polarvrp.errors import PolarvrpError
 from polarvrp.evaluation.gaps import summarise_gaps
+from polarvrp.problem.gaps import gap_percent
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS, ZERO_SHOT_VARIANTS
 from polarvrp.solutions.checking import read_set_x
 from polarvrp.solutions.origin import Origin
@@ -138,5 +139,5 @@ def _variants_gap(
 def _set_x_gap(path: Path) -> MeanGap | None:
     if not path.is_file():
         return None
-    gaps = [100 * (row["cost"] - row["best_known"]) / row["best_known"] for row in read_set_x(path)]
+    gaps = [gap_percent(row["cost"], row["best_known"]) for row in read_set_x(path)]
     return MeanGap(complete_mean(gaps), len(gaps)) if gaps else None

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import read_parquet, write_rows
 from polarvrp.outputs import require_kept, require_output
+from polarvrp.problem.gaps import gap_percent
 from polarvrp.problem.library_instances import Convention, LibraryInstance, Rounding
 from polarvrp.problem.library_prices import LibraryReport
 from polarvrp.problem.tours import Route, routes_to_actions
@@ -106,7 +107,7 @@ def library_row(
         str(library.rounding),
         library.open_routes,
         best_known,
-        100 * (report.cost - best_known) / best_known if best_known else None,
+        gap_percent(report.cost, best_known) if best_known else None,
         tuple(routes_to_actions(routes, library.num_depots)),
         report.num_routes,
         seconds,

@@ -15,6 +15,7 @@ from polarvrp.decoding.greedy import Decoding, GreedySolver
 from polarvrp.local_search.refinement import Refiner
 from polarvrp.model.policy import Policy
 from polarvrp.problem.datasets import read_instances
+from polarvrp.problem.gaps import gap_percent
 from polarvrp.problem.instances import Instances, NodeArrays, to_tensors
 from polarvrp.problem.nearest_neighbour import nearest_neighbour
 from polarvrp.seeds import derive_seed
@@ -53,7 +54,7 @@ class Validation:
             cost, _ = solver.solve(instances)
             found = cost.cpu().double().numpy()
             costs.append(found.mean())
-            gaps.append((100 * (found - references) / references).mean())
+            gaps.append(gap_percent(found, references).mean())
         seconds = time.perf_counter() - start_s
         return {"cost": float(np.mean(costs)), "gap_percent": float(np.mean(gaps)), "seconds": seconds}
 
