@@ -55,8 +55,7 @@ class Results:
         root: Folder ``results``.
         scale: Scale of the study; the paper's has the published sizes only.
         runs: Runs to look at, None for all that have the results in question.
-        reference_name: One of ``catalog.methods.REFERENCES`` for gaps, None for the published one where there is
-            one, else ours.
+        reference_name: One of ``REFERENCES`` for gaps, None for the published one where there is one, else ours.
         labels: Label of each method that the study compares beside those of the catalog, by its stem.
         external: Methods whose imported solutions the main tables list.
         variants: Variants to look at, None for all.
@@ -222,9 +221,7 @@ class Results:
     ) -> list[RunSpec]:
         """Runs that have the file or folder in question; all of ``runs`` must, others must be of no other scale.
 
-        Args:
-            path_of: The file or folder of a run.
-            target_of: A file that the workflow makes the folder with.
+        Where it is a folder, ``target_of`` names a file that the workflow makes it with.
         """
         if self.runs is None:
             runs = self._of_scale(_named_runs(self.root, path_of("*")))
@@ -283,11 +280,10 @@ def reference_of(layout: Layout, test_set: InstanceSet, name: str | None = None)
     Args:
         layout: Of the results that hold the test set and its references.
         test_set: The set.
-        name: One of ``REFERENCES``; None for the published ones at their sizes, else those of our PyVRP where it was
-            run.
+        name: One of ``REFERENCES``; None for the published ones at their sizes, else our PyVRP's where it was run.
 
     Returns:
-        Cost of each instance, float64, indexed by instance; its name is one of ``REFERENCES``.
+        Cost of each instance, float64, indexed by instance; its name is one of ``catalog.methods.REFERENCES``.
 
     Raises:
         MissingResultsError: If a reference was asked for that this set does not have.
