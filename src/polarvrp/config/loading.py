@@ -84,7 +84,7 @@ def scale_file(config: Mapping[str, Any]) -> str:
 
 def _scale_of(config: Mapping[str, Any]) -> str:
     scale = config.get("scale")
-    if scale not in SCALES:
+    if not isinstance(scale, str) or scale not in SCALES:
         raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {short(scale)}")
     return str(scale)
 
