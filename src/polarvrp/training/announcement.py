@@ -4,6 +4,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from polarvrp.catalog.scales import SCALES
+
 logger = logging.getLogger(__name__)
 
 
@@ -25,5 +27,7 @@ def announce(run: str, facts: Mapping[str, Any], workers: int, scale: str | None
         facts["precision"],
         search,
     )
-    if scale == "paper" and facts["card"] is None:
-        logger.warning("%s: scale paper is made for a GPU and trains on a CPU here; scale laptop is made for CPUs", run)
+    if scale in SCALES and SCALES[scale].is_papers and facts["card"] is None:
+        logger.warning(
+            "%s: scale %s is made for a GPU and trains on a CPU here; scale laptop is made for CPUs", run, scale
+        )
