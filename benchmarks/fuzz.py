@@ -228,13 +228,13 @@ def _read_config(folder: Path) -> Any:
 
 
 def _write_partial(folder: Path) -> None:
-    with PartialFile(folder / "x.parquet", IDENTITY) as partial:
+    with PartialFile(folder / "x.parquet", IDENTITY, SolutionRow) as partial:
         for number in range(3):
             partial.append(StoredRow(f"print {number}", ROW))
 
 
 def _read_partial(folder: Path) -> Any:
-    with PartialFile(folder / "x.parquet", IDENTITY) as partial:
+    with PartialFile(folder / "x.parquet", IDENTITY, SolutionRow) as partial:
         assert all(stored.row == ROW for stored in partial.rows.values())
 
 

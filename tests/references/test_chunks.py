@@ -205,7 +205,7 @@ FAILED = dataclasses.replace(ROW, instance=5, cost=None, actions=(), max_violati
 
 
 def partial_with_rows(folder: Path) -> Path:
-    with PartialFile(folder / "x.parquet", {"seed": 1}) as partial:
+    with PartialFile(folder / "x.parquet", {"seed": 1}, SolutionRow) as partial:
         for number in range(4, 9):
             partial.append(StoredRow(f"print {number}", dataclasses.replace(ROW, instance=number)))
         partial.append(StoredRow("print 5", FAILED))
@@ -215,11 +215,11 @@ def partial_with_rows(folder: Path) -> Path:
 def test_partial_rows_come_back_exactly(tmp_path: Path) -> None:
     path = partial_with_rows(tmp_path)
     assert b'{"fingerprint": "print 4", "row": {' in path.read_bytes()  # as earlier versions wrote it
-    with PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
+    with PartialFile(tmp_path / "x.parquet", {"seed": 1}, SolutionRow) as partial:
         assert partial.rows[4] == StoredRow("print 4", ROW)
         assert partial.rows[5] == StoredRow("print 5", FAILED)
         assert list(partial.rows) == [4, 5, 6, 7, 8]
-    with PartialFile(tmp_path / "x.parquet", {"seed": 2}) as partial:
+    with PartialFile(tmp_path / "x.parquet", {"seed": 2}, SolutionRow) as partial:
         assert partial.rows == {}
         assert path.read_bytes().count(b"\n") == 1
     assert not path.exists()
@@ -229,7 +229,7 @@ def test_the_half_line_of_a_kill_is_cut_off(tmp_path: Path, caplog: pytest.LogCa
     path = partial_with_rows(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
-    with PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
+    with PartialFile(tmp_path / "x.parquet", {"seed": 1}, SolutionRow) as partial:
         assert list(partial.rows) == [4, 5, 6, 7, 8]
         assert partial.rows[5].row == dataclasses.replace(ROW, instance=5)
         partial.append(StoredRow("print 5", FAILED))
@@ -242,22 +242,22 @@ def test_damage_is_named_and_the_rest_kept(tmp_path: Path, caplog: pytest.LogCap
     lines = path.read_bytes().split(b"\n")
     lines[2] = lines[2].replace(b"0.3", b"0.2")
     path.write_bytes(b"\n".join(lines))
-    with caplog.at_level(logging.WARNING), PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
+    with caplog.at_level(logging.WARNING), PartialFile(tmp_path / "x.parquet", {"seed": 1}, SolutionRow) as partial:
         assert list(partial.rows) == [4, 6, 7, 8, 5]
     assert "x.parquet.partial is damaged: 1 of 7 lines are lost" in caplog.text
     assert path.read_bytes().count(b"\n") == 6
     path.write_bytes(b"\x00garbage" + path.read_bytes())
-    with caplog.at_level(logging.WARNING), PartialFile(tmp_path / "x.parquet", {"seed": 1}) as partial:
+    with caplog.at_level(logging.WARNING), PartialFile(tmp_path / "x.parquet", {"seed": 1}, SolutionRow) as partial:
         assert partial.rows == {}
     assert "damaged in its first line" in caplog.text
 
 
 def test_only_one_process_works_on_an_output(tmp_path: Path) -> None:
     with (
-        PartialFile(tmp_path / "x.parquet", {"seed": 1}),
+        PartialFile(tmp_path / "x.parquet", {"seed": 1}, SolutionRow),
         pytest.raises(DataError, match=r"x\.parquet\.partial is in use"),
     ):
-        PartialFile(tmp_path / "x.parquet", {"seed": 1})
+        PartialFile(tmp_path / "x.parquet", {"seed": 1}, SolutionRow)
 
 
 def test_a_damaged_output_is_named_and_solved_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -272,7 +272,7 @@ def test_a_damaged_output_is_named_and_solved_anew(tmp_path: Path, caplog: pytes
 def test_a_partial_file_below_a_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"out\.parquet\.partial cannot be written \(File exists\)"):
-        PartialFile(tmp_path / "file" / "out.parquet", {})
+        PartialFile(tmp_path / "file" / "out.parquet", {}, SolutionRow)
 
 
 def test_a_disk_that_fills_up_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from polarvrp.catalog import limits
-from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, tables as table_names
+from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, main_tables, tables as table_names
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.catalog.scales import SCALES
 from polarvrp.machine import has_gpu_driver
@@ -310,7 +310,7 @@ NEEDS = {
 
 
 def needs(name):
-    listed = EXTERNAL_FILES if EXPERIMENTS[name].group == "main" else []
+    listed = EXTERNAL_FILES if name in main_tables() else []
     return [path for need in EXPERIMENTS[name].needs for path in NEEDS[need](name)] + listed
 
 

@@ -1,9 +1,12 @@
 """What a record of an experiment says: runs, table, figure, and what they are computed from."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from polarvrp.catalog.methods import OWN, Method
 from polarvrp.errors import ConfigError
+
+Part = TypeVar("Part")
 
 INTEGER, REAL, TEXT = "int64", "float64", "string"
 """Types of columns, as Arrow names them."""
@@ -115,9 +118,7 @@ def grid_of(experiment: Experiment) -> Grid:
     Raises:
         ConfigError: If its record has none.
     """
-    if experiment.grid is None:
-        raise ConfigError(f"experiment {experiment.name} is no grid; its record must have one")
-    return experiment.grid
+    return _part(experiment, experiment.grid, "grid")
 
 
 def sweep_of(experiment: Experiment) -> Sweep:
@@ -126,6 +127,10 @@ def sweep_of(experiment: Experiment) -> Sweep:
     Raises:
         ConfigError: If its record has none.
     """
-    if experiment.sweep is None:
-        raise ConfigError(f"experiment {experiment.name} is no sweep; its record must have one")
-    return experiment.sweep
+    return _part(experiment, experiment.sweep, "sweep")
+
+
+def _part(experiment: Experiment, part: Part | None, kind: str) -> Part:
+    if part is None:
+        raise ConfigError(f"experiment {experiment.name} is no {kind}; its record must have one")
+    return part

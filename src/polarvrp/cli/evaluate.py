@@ -69,9 +69,10 @@ def execute(options: argparse.Namespace) -> int:
     if len({path.resolve() for path in options.output}) < len(options.output):
         raise ConfigError("--output must name each file once")
     from polarvrp.problem.datasets import read_instances
-    from polarvrp.solvers.versions import installed_version
 
     if options.local_search:
+        from polarvrp.solvers.versions import installed_version
+
         installed_version("pyvrp")  # before anything is decoded
 
     sets = [read_instances(path, first=options.first) for path in options.instances]

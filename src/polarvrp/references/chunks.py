@@ -67,7 +67,7 @@ def solve_chunk(
     hard_limit_s = chosen_hard_limit(hard_limit_s, settings.seconds, instances.num_customers)
     identity = _identity(settings, warm_starts)
     digests = dict(enumerate(instance_digests(instances), start))
-    with PartialFile(output, identity) as partial:
+    with PartialFile(output, identity, SolutionRow) as partial:
         stored = _finished(output, identity) | partial.rows
         known = {
             number: stored[number].row
@@ -129,7 +129,7 @@ def _with_earlier(earlier: SolutionRow | None, solved: SolutionRow, settings: So
     )
 
 
-def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow]:
+def _finished(output: Path, identity: dict[str, Any]) -> dict[int, StoredRow[SolutionRow]]:
     """Rows of an output written earlier with the same settings, limits in seconds apart."""
     if not exists(output):
         return {}

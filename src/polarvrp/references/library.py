@@ -6,9 +6,8 @@ again.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from polarvrp.machine import processor_name
 from polarvrp.problem.library_instances import LibraryInstance
 from polarvrp.progress import progress
 from polarvrp.references.chunks import FORMAT
-from polarvrp.references.partial import PartialRecords
+from polarvrp.references.partial import PartialFile, StoredRow
 from polarvrp.solutions.library_rows import LibraryRow, write_library_rows
 from polarvrp.solvers.library_solve import LibraryTask, solve_library_tasks
 from polarvrp.solvers.pool import chosen_hard_limit, require_workers
@@ -60,23 +59,20 @@ def solve_library_files(
     identity = effort | {"format": FORMAT, "solver": settings.solver, "max_iterations": settings.max_iterations}
     tasks = {library.name: LibraryTask(library, settings, best_known[library.name]) for library in libraries}
     digests = {name: _digest(task) for name, task in tasks.items()}
-    with PartialRecords(output, identity) as partial:
-        stored = [(record["digest"], _row(record)) for record in partial.records]
+    with PartialFile(output, identity, LibraryRow) as partial:
         rows = {
-            row.instance: row for digest, row in stored if row.cost is not None and digests.get(row.instance) == digest
+            name: stored.row
+            for name, stored in partial.rows.items()
+            if stored.row.cost is not None and digests.get(name) == stored.digest
         }
         found = solve_library_tasks([task for name, task in tasks.items() if name not in rows], workers, hard_limit_s)
         for row in progress(found, len(tasks), settings.solver, "instance", done=len(rows)):
-            partial.append_record({"digest": digests[row.instance], "row": asdict(row)})
+            partial.append(StoredRow(digests[row.instance], row))
             rows[row.instance] = row
         ordered = [rows[name] for name in tasks]
         write_library_rows(output, ordered, effort | {"method": settings.solver, "machine": processor_name()})
         partial.remove()
     return ordered
-
-
-def _row(record: dict[str, Any]) -> LibraryRow:
-    return LibraryRow(**record["row"] | {"actions": tuple(record["row"]["actions"])})
 
 
 def _digest(task: LibraryTask) -> str:

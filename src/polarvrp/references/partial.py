@@ -12,24 +12,27 @@ import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Generic, Self, TypeVar
 
 from polarvrp.errors import DataError
 from polarvrp.files import try_lock, writing
+from polarvrp.solutions.library_rows import LibraryRow
 from polarvrp.solutions.rows import SolutionRow
 
 logger = logging.getLogger(__name__)
+
+Row = TypeVar("Row", SolutionRow, LibraryRow)
 
 DIGEST = "fingerprint"
 """Entry of a record that holds the digest of its instance; earlier versions named it so, and their files are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(Generic[Row]):
     """A row and the digest of the instance that it solves."""
 
     digest: str
-    row: SolutionRow
+    row: Row
 
 
 class PartialRecords:
@@ -115,22 +118,26 @@ class PartialRecords:
             os.fsync(self._file.fileno())
 
 
-class PartialFile(PartialRecords):
-    """Rows on their way to a file of solutions.
+class PartialFile(PartialRecords, Generic[Row]):
+    """Rows on their way to a file of solutions, ``rows`` by what they say of their instance.
 
     Args:
         output: The file of solutions.
         identity: What all rows must have been solved with.
+        kind: Class of the rows.
 
     Raises:
         DataError: As ``PartialRecords``.
     """
 
-    def __init__(self, output: Path, identity: dict[str, Any]) -> None:
+    def __init__(self, output: Path, identity: dict[str, Any], kind: type[Row]) -> None:
         super().__init__(output, identity)
-        self.rows = {stored.row.instance: stored for stored in map(_stored, self.records)}
+        self.rows: dict[Any, StoredRow[Row]] = {}
+        for record in self.records:
+            row = kind(**record["row"] | {"actions": tuple(record["row"]["actions"])})
+            self.rows[row.instance] = StoredRow(record[DIGEST], row)
 
-    def append(self, stored: StoredRow) -> None:
+    def append(self, stored: StoredRow[Row]) -> None:
         """Add a row; it is on disk when this returns."""
         self.append_record({DIGEST: stored.digest, "row": dataclasses.asdict(stored.row)})
         self.rows[stored.row.instance] = stored
@@ -143,8 +150,3 @@ def _decode(line: bytes) -> dict[str, Any] | None:
         return None
     record: dict[str, Any] = json.loads(text)
     return record
-
-
-def _stored(record: dict[str, Any]) -> StoredRow:
-    fields = record["row"] | {"actions": tuple(record["row"]["actions"])}
-    return StoredRow(record[DIGEST], SolutionRow(**fields))

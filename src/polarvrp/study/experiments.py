@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations, grid_of, sweep_of
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations, grid_of, main_tables, sweep_of
 from polarvrp.catalog.methods import method_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.catalog.records import resolve
@@ -190,7 +190,7 @@ def table_runs(study: StudyConfig, name: str, at_hand: Collection[RunSpec] = ())
         at_hand: Runs that were trained, or are about to be, whatever the table asks for.
     """
     own = experiment_runs(study, name)
-    if EXPERIMENTS[name].group == "main":
+    if name in main_tables():
         known = [run for run in every_run(study) if run in at_hand]
         return _distinct((*own, *known, *at_hand))
     if EXPERIMENTS[name].grid is not None:

@@ -1,6 +1,5 @@
 """Where a study's numbers lie and how they are read: references, evaluations, Set-X costs, histories and tables."""
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,13 +16,13 @@ from polarvrp.catalog.methods import PUBLISHED_SIZES, SOLVERS
 from polarvrp.catalog.scales import SCALES
 from polarvrp.config.study import ExternalMethod
 from polarvrp.errors import ConfigError, DataError
-from polarvrp.files import exists, provenance, read_parquet, reading
+from polarvrp.files import exists, provenance, read_parquet
 from polarvrp.problem.variants import TRAINING_VARIANTS, VARIANTS
 from polarvrp.references.published import published_costs
 from polarvrp.solutions.origin import SEVERAL, Origin, require_origin, set_digests
 from polarvrp.solutions.solutions import read_solutions
 from polarvrp.study.layout import STRICT_RULES, Layout
-from polarvrp.study.metadata import recorded
+from polarvrp.study.metadata import recorded, require_recorded
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.tables.commands import own_command, workflow_command
 from polarvrp.tables.frames import SCALE, arrow_schema, typed
@@ -159,7 +158,7 @@ class Results:
         path = self.layout.metadata(run.name)
         if not exists(path):
             raise MissingResultsError(f"{path} does not exist; make it with: {workflow_command(self, path)}")
-        return _read_json(path)
+        return require_recorded(path, (), "delete it and train the run again")
 
     def specified(self, run: RunSpec, section: str, key: str) -> Any:
         """A value of the specification that a run was trained by.
@@ -389,11 +388,3 @@ def _read_table(path: Path, needed: Iterable[str]) -> pa.Table:
     if lacking:
         raise DataError(f"{path} lacks the columns {', '.join(lacking)}; delete it and make it again")
     return table
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    with reading(path, damage="is no complete JSON file; delete it and train the run again"):
-        content = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(content, dict):
-        raise DataError(f"{path} must hold a JSON object, got {type(content).__name__}; train the run again")
-    return content
