@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from polarvrp.training.step import TrainingStep
 EPOCH_INSTANCES = 100_000
 TINY = {"width": 32, "heads": 2, "layers": 1, "feedforward_width": 32}
 PREFERENCES = {"paradigm": "po"}
+REPLAYED_INSTANCES = 16
 CAPTURED_STEPS = 8
 PARAMETER_DIFFERENCE = 1e-3
 """Largest relative difference of parameters after captured and uncaptured steps."""
@@ -164,7 +165,9 @@ def judge(verdicts: Iterable[KernelVerdict], size: int) -> None:
 def replay_kernel(setting: Setting) -> None:
     """Replay of few and many tours against the stepwise replay."""
     for size in setting.sizes:
-        judge(replay_verdicts(setting.kernel_setting(size)), size)
+        kernel_setting = setting.kernel_setting(size)
+        batch = REPLAYED_INSTANCES if setting.on_card else kernel_setting.batch
+        judge(replay_verdicts(replace(kernel_setting, batch=batch)), size)
 
 
 def rollout_kernel(setting: Setting) -> None:

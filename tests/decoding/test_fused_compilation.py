@@ -9,14 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kernels.py"
-SHARED_MEMORY = 227 * 1024
-"""Of a program on compute capability 9.0."""
+from helpers.instances import mixed
+from helpers.kernel_compilation import SHARED_MEMORY_LIMIT, compile_launches, record_launches
+from helpers.model_samples import policy_of
+from polarvrp.decoding.fused.kernels import rollout as kernels
+from polarvrp.decoding.fused.rollout import fused_replay, fused_rollout
+from polarvrp.decoding.rollout import multi_start
+from polarvrp.decoding.sampling import Sampler
+from polarvrp.environment.environment import Environment
 
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kernels.py"
 
 OPTIONS = (
     ("--num-customers", "50", "--heads", "gated"),
@@ -52,4 +59,15 @@ def test_kernels_compile_for_compute_capability_90(tmp_path: Path) -> None:
         registers, stack, shared = (int(number) for number in re.findall(r"\d+", line)[-3:])
         assert registers <= 255
         assert stack < 1024  # what does not fit into registers is read and written once a step
-        assert shared <= SHARED_MEMORY
+        assert shared <= SHARED_MEMORY_LIMIT
+
+
+def test_launchers_hand_over_every_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = policy_of()
+    environment = Environment(mixed(("CVRP", "OVRPBLTW"), 4))
+    embeddings = policy.encode(environment.instances).embeddings
+    launches = record_launches(monkeypatch, kernels)
+    sampler = Sampler(torch.Generator().manual_seed(3), first=7)
+    fused_rollout(policy, embeddings, environment, multi_start(environment), sampler, record_length=32)
+    fused_replay(environment, torch.zeros(2, 1, 9, dtype=torch.int64), 0, 32)
+    assert [entry["kernel"] for entry in compile_launches(launches)] == ["rollout", "replay"]
