@@ -57,7 +57,7 @@ def test_the_update_is_that_of_the_whole_batch(
     assert step.splits == (2 if paradigm == "polar" else 4)  # refinement takes halves anyway
     assert len(caplog.messages) == (1 if paradigm == "polar" else 2)
     assert caplog.messages[0].startswith("out of memory: from here on 7 instances are taken in parts of at most 4")
-    assert parts == pytest.approx(sums, rel=2e-5)
+    assert parts == pytest.approx(sums, rel=2e-5, abs=2e-5)  # terms of the loss cancel
     torch.testing.assert_close(parts_numbers, numbers, rtol=0, atol=5e-6)
 
 
