@@ -1,10 +1,12 @@
 """Backward passes run without autocast, compiled or not; compiled layers get code for each shape."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from helpers.model_samples import policy_of
 from polarvrp.model.precision import (
@@ -14,6 +16,7 @@ from polarvrp.model.precision import (
     prepare_compilation,
     trains_in_bfloat16,
 )
+from polarvrp.model.rotation import rotation_of
 
 CPU = torch.device("cpu")
 
@@ -50,6 +53,28 @@ def test_layers_get_code_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **options: compiled.append(options))
     compile_parts(policy_of(layers=2))
     assert compiled == [{"dynamic": False}] * 2
+
+
+class SumsOfAutocast(TorchFunctionMode):
+    """A GPU's autocast adds up in float32, and returns that, where no dtype is asked for; a CPU's does not."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wide = {"dtype": torch.float32} if function is torch.Tensor.sum else {}
+        return function(*args, **(wide | (kwargs or {})))
+
+
+def test_all_layers_share_the_code_of_the_first() -> None:
+    """Which code is compiled for depends on the dtype of each tensor, and on whether two of them are one object."""
+    policy = policy_of(layers=3, dtype=torch.bfloat16).to("meta")
+    seen = []
+    for layer in policy.stack.layers:
+        layer.register_forward_pre_hook(
+            lambda _, given: seen.append(([each.dtype for each in given[:4]], given[0] is given[1]))
+        )
+    nodes, prompt = (torch.zeros(2, rows, 32, dtype=torch.bfloat16, device="meta") for rows in (5, 6))
+    with SumsOfAutocast():
+        policy.stack(nodes, prompt, rotation_of(nodes[..., :2], 16, "proper", 6))
+    assert seen == 3 * [(4 * [torch.bfloat16], False)]
 
 
 @pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])

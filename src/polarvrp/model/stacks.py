@@ -153,7 +153,8 @@ class PLELayer(nn.Module):
         gate = self.gate(mean_prompt, shared)
         weights = self.task_weights(gate)
         experts, task_auxiliary = self.task_experts(tasks, rotation, prompt)  # [κ, B, N, d]
-        mixed = (weights.t()[..., None, None].to(experts.dtype) * experts).sum(dim=0)
+        weighted = weights.t()[..., None, None].to(experts.dtype) * experts
+        mixed = weighted.sum(dim=0, dtype=experts.dtype)  # a GPU's autocast would leave the task stream in float32
         share = self.shared_weight(gate)[:, None, None].to(shared.dtype)
         tasks = mixed + share * shared
         if self.norm_tasks is not None:
@@ -202,7 +203,9 @@ class PLEStack(nn.Module):
             prompt: ``[B, p, d]``.
             rotation: Tables for N + p rows, or ``None``.
         """
-        shared = tasks = x
+        # Compiled layers ask whether both streams are one object: the first layer would get code of its own. Gradients
+        # on a CPU, whose layers are not compiled, would add up in another order.
+        shared, tasks = x, x if x.device.type == "cpu" else x.view_as(x)
         mean_prompt = prompt.mean(dim=1)
         total: Tensor | float = 0.0
         for layer in self.layers:
