@@ -17,10 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 import vrplib
 
 from helpers.file_rights import as_ordinary_user, own_folder
 from helpers.library_texts import CORDEAU, EXPLICIT, LAYOUTS, SOLOMON, TWINS, vrp
+from polarvrp import machine
 from polarvrp.cli.main import main
 from polarvrp.config.model import ModelConfig
 from polarvrp.library.solving import SolvedInstance, solve_library
@@ -418,6 +420,18 @@ def test_what_the_network_never_saw_is_said(write: Write, network: Path, capsys:
     said = capsys.readouterr().out
     for phrase in ("CVRP (its file does not say", "3 customers (trained on 50)", "an asymmetric matrix"):
         assert phrase in said
+
+
+def test_a_network_on_the_cpu_keeps_freed_memory(
+    write: Write, network: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(machine, "keep_freed_memory", lambda: kept.append("kept"))
+    path = str(write("a.vrp", TWINS["A"]))
+    assert main(["solve", path, "--model", "none", *QUICK]) == 0
+    assert kept == []
+    assert main(["solve", path, "--model", str(network), *QUICK]) == 0
+    assert kept == ([] if torch.cuda.is_available() else ["kept"])
 
 
 def test_json_holds_the_routes(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

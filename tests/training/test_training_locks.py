@@ -115,6 +115,16 @@ def test_a_card_that_torch_does_not_see_is_told(
         machine.GPU_DRIVER.touch()
 
 
+def test_only_a_process_that_computes_on_the_cpu_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(locks, "keep_freed_memory", lambda: kept.append("kept"))
+    with leased_device():
+        assert kept == []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with leased_device():
+        assert kept == ["kept"]
+
+
 @pytest.mark.parametrize("rank", ["2", "-1", "first"])
 def test_a_local_rank_without_a_card_is_refused(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
     monkeypatch.setenv("LOCAL_RANK", rank)

@@ -140,9 +140,12 @@ class _Job:
     def _load(self, name: str) -> Model:
         from polarvrp.evaluation.models import load_trained
         from polarvrp.library.solving import warm_up
+        from polarvrp.machine import keep_freed_memory
 
         if name not in self.models:
             self.models[name] = load_trained(name)
+            if self.models[name].device.type == "cpu":
+                keep_freed_memory()
             warm_up(self.models[name])
             self.settings["models"][name] = self.models[name].origin
         return self.models[name]

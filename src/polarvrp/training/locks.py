@@ -13,7 +13,7 @@ import torch
 
 from polarvrp.errors import ConfigError, DataError
 from polarvrp.files import try_lock, writing
-from polarvrp.machine import has_gpu_driver, reason_for_no_card
+from polarvrp.machine import has_gpu_driver, keep_freed_memory, reason_for_no_card
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ def file_lock(path: Path, meaning: str, wait: bool = True) -> Iterator[None]:
 def leased_device() -> Iterator[torch.device]:
     """A GPU that no other process leases, the first to be free; the CPU where torch shows none, said if there is one.
 
-    It is the current device of this thread meanwhile: kernels are launched there, wherever their arguments lie.
+    It is the current device of this thread meanwhile: kernels are launched there, wherever their arguments lie. Where
+    the CPU computes, the process keeps the memory that it frees.
 
     A card is locked by its own identity, whatever number it has in ``CUDA_VISIBLE_DEVICES``. A process of ``torchrun``
     takes the card of its ``LOCAL_RANK`` and no other.
@@ -60,6 +61,7 @@ def leased_device() -> Iterator[torch.device]:
     if not torch.cuda.is_available():
         if has_gpu_driver():
             logger.warning("a GPU driver is loaded, but the CPU computes: %s", reason_for_no_card())
+        keep_freed_memory()
         yield torch.device("cpu")
         return
     waiting = False
