@@ -18,6 +18,7 @@ MODULES = (
     "polarvrp.study.experiments",
     "polarvrp.study.external",
     "polarvrp.study.instances",
+    "polarvrp.study.needs",
     "smart_open",
     "snakemake.report",
 )

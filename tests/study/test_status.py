@@ -15,8 +15,9 @@ from polarvrp.config.study import StudyConfig
 from polarvrp.files import write_parquet, write_text
 from polarvrp.outputs import marked
 from polarvrp.study import shipped
-from polarvrp.study.inventory import Job, inventory
+from polarvrp.study.inventory import inventory
 from polarvrp.study.layout import FIGURE_SUFFIXES, TABLE_SUFFIXES, Layout
+from polarvrp.study.needs import Job
 from polarvrp.study.runs import parse_run
 from polarvrp.study.specs import fingerprint, train_spec
 from polarvrp.study.status import Status, study_status

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from polarvrp.catalog import limits
-from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, main_tables, tables as table_names
+from polarvrp.catalog.experiments import EXPERIMENTS, ablations, analyses, main_tables
 from polarvrp.catalog.methods import METHODS, PUBLISHED_SEED, SOLVERS
 from polarvrp.catalog.scales import SCALES
 from polarvrp.machine import has_gpu_driver
@@ -14,7 +14,8 @@ from polarvrp.problem.variants import VARIANTS
 from polarvrp.study import at_hand, experiments, external, shipped
 from polarvrp.study import specs as jobs
 from polarvrp.study.instances import instances_spec
-from polarvrp.study.layout import UNSEEN_SPLITS, Layout, unseen_protocols
+from polarvrp.study.layout import UNSEEN_SPLITS, Layout
+from polarvrp.study.needs import Plan
 from polarvrp.study.runs import is_run_name, parse_run, run_pattern, stem_pattern, tail_pattern
 from polarvrp.study.weights import weights_at
 
@@ -41,7 +42,6 @@ SHIPPED = str(layout.shipped_evaluation(f"{shipped.PREFIX}{{n}}", "{variant}", "
 
 STUDY_VARIANTS = study.training_variants + study.zero_shot_variants
 SIZES = [size.num_customers for size in study.sizes]
-SHIPPED_SIZES = [n for n in study.solved_sizes if shipped.shipped_name(n) in shipped.shipped_models()]
 
 with exit_on_mistake("configuration"):
     EXTERNAL_FILES = external.external_files(study.external_methods)
@@ -79,16 +79,16 @@ wildcard_constraints:
 # Sets and references
 
 
-def test_sets(n=SIZES, variants=STUDY_VARIANTS):
-    return expand(DATASET, split="test", variant=variants, n=n)
+def test_sets():
+    return expand(DATASET, split="test", variant=STUDY_VARIANTS, n=SIZES)
 
 
 def validation_sets(n=SIZES):
     return expand(DATASET, split="validation", variant=study.training_variants, n=n)
 
 
-def references(n=SIZES, variants=STUDY_VARIANTS):
-    return expand(REFERENCE, split="test", solver=study.references.solvers, variant=variants, n=n)
+def references(n=SIZES):
+    return expand(REFERENCE, split="test", solver=study.references.solvers, variant=STUDY_VARIANTS, n=n)
 
 
 def chunks(wildcards):
@@ -106,40 +106,9 @@ def models(runs):
     return [WEIGHTS.format(run=run.name) for run in runs]
 
 
-def histories(runs):
-    return [path.format(run=run.name) for run in runs for path in (HISTORY, METADATA)]
-
-
-def evaluations(runs, variants=study.training_variants, path=EVALUATION):
-    return [path.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
-
-
-def masked_evaluations(runs):
-    return [
-        path
-        for rules in unseen_protocols(masked=True)
-        for path in evaluations(runs, study.zero_shot_variants, UNSEEN[rules])
-    ]
-
-
-def analyses_of(runs, name):
-    return [str(layout.analysis(run.name, name)) for run in runs]
-
-
-def set_x_costs(runs):
-    return [SET_X.format(run=run.name) for run in runs]
-
-
-@cache
-def trained_runs():
-    return at_hand.trained_runs(study, layout)
-
-
-@cache
-def listed_runs(table):
-    """Runs of a table: those that it compares, and others that are there or made by a target anyway."""
-    made = experiments.asked_runs(study, workflow.dag_settings.targets)
-    return experiments.table_runs(study, table, at_hand.beside(study, layout, table, trained_runs(), made))
+def evaluations(runs):
+    variants = study.training_variants
+    return [EVALUATION.format(run=run.name, variant=name, n=run.num_customers) for run in runs for name in variants]
 
 
 # The user's own files; what reads them is loaded for those who have some
@@ -206,22 +175,12 @@ def tables(names=study.experiments):
     return [layout.table(name) for name in names]
 
 
-def other_tables(name):
-    """Tables of the study that one of them is computed from."""
-    return [other for other in study.experiments if other != name]
-
-
 def drawn(names):
     return [layout.figure(name) for name in names if EXPERIMENTS[name].figure]
 
 
-def reported():
-    """Experiments of the report: the study's tables, and all that are figures alone."""
-    return [name for name in EXPERIMENTS if name in study.experiments or name not in table_names()]
-
-
 def figures():
-    return drawn(reported())
+    return drawn(experiments.reported(study))
 
 
 def own_labels():
@@ -235,83 +194,16 @@ def external_methods():
     return f"--external {shlex.quote(json.dumps(methods))}" if methods else ""
 
 
-def listed_sizes(name):
-    return sorted({run.num_customers for run in listed_runs(name)})
-
-
-def shown_sizes(name):
-    """Those of its runs, and of shipped models, which may be rows whatever the study solves."""
-    ships = shipped.shipped_models() if "shipped" in EXPERIMENTS[name].needs else []
-    return sorted({*listed_sizes(name), *map(shipped.shipped_size, ships)})
-
-
-def solved(name, variants):
-    sizes = [n for n in listed_sizes(name) if n in study.solved_sizes]
-    return evaluations(listed_runs(name), variants) + references(sizes, variants)
-
-
-def variants_of(name):
-    """Of a table of test sets."""
-    return study.zero_shot_variants if "unseen_variants" in EXPERIMENTS[name].needs else study.training_variants
-
-
-def all_are_solved():
-    """Whether a target makes references of every size, whatever tables need."""
-    named = workflow.dag_settings.targets
-    return "references" in named or (SCALE.solves_everywhere and (not named or "all" in named))
-
-
-def solver_rows(name):
-    """Solutions by solvers that a table shows and that no gap needs."""
-    sizes = [n for n in shown_sizes(name) if n in SIZES and n not in study.solved_sizes]
-    return references(sizes, variants_of(name))
-
-
-def shipped_evaluations(variants):
-    """Solutions by models that ship, of sizes that no published solution is of; those of others come with the models."""
-    return [SHIPPED.format(variant=name, n=n) for n in SHIPPED_SIZES for name in variants]
-
-
-def solved_by_shipped(name):
-    return shipped_evaluations(variants_of(name)) + references(SHIPPED_SIZES, variants_of(name))
-
-
-def other_efforts(name):
-    """Solutions of training variants without symmetries, and by solvers in parts of their limit."""
-    limited = expand(
-        LIMITED,
-        solver=study.references.solvers,
-        part=limits.LIMITS,
-        variant=study.training_variants,
-        n=listed_sizes(name),
-    )
-    return evaluations(listed_runs(name), path=PLAIN) + limited
-
-
-# What an experiment may need, and the files that this means.
-NEEDS = {
-    "training_variants": lambda name: solved(name, study.training_variants),
-    "unseen_variants": lambda name: solved(name, study.zero_shot_variants)
-    + evaluations(listed_runs(name), study.zero_shot_variants, UNSEEN["published"]),
-    "masked_flags": lambda name: masked_evaluations(experiments.masked_runs(study, listed_runs(name))),
-    "solvers": lambda name: solver_rows(name) if all_are_solved() else [],
-    "shipped": solved_by_shipped,
-    "shipped_routes": lambda name: shipped_evaluations(STUDY_VARIANTS) + test_sets(SHIPPED_SIZES),
-    "efforts": other_efforts,
-    "test_sets": lambda name: test_sets(listed_sizes(name)),
-    "set_x": lambda name: set_x_costs(listed_runs(name)),
-    "histories": lambda name: histories(listed_runs(name)),
-    "margins": lambda name: analyses_of(listed_runs(name), "preference_margins"),
-    "experts": lambda name: analyses_of(listed_runs(name), "expert_contributions"),
-    "embeddings": lambda name: analyses_of(listed_runs(name), "embeddings"),
-    "architectures": lambda name: [layout.architectures],
-    "tables": lambda name: tables(other_tables(name)),
-}
+@cache
+def plan():
+    """What experiments list and need in this call, by what was trained before it and by its targets."""
+    trained = at_hand.trained_runs(study, layout)
+    return Plan(study, layout, trained, workflow.dag_settings.targets)
 
 
 def needs(name):
     listed = EXTERNAL_FILES if name in main_tables() else []
-    return [path for need in EXPERIMENTS[name].needs for path in NEEDS[need](name)] + listed
+    return plan().files(name) + listed
 
 
 # Specifications, one canonical text each
@@ -381,21 +273,21 @@ def architectures_spec(wildcards):
 
 def table_spec(table):
     """With the times of solvers' solutions that are there: as inputs they would be solved again, which may take weeks."""
-    spec = jobs.table_spec(study, table, listed_runs(table))
+    spec = jobs.table_spec(study, table, plan().runs(table))
     if "solvers" in EXPERIMENTS[table].needs:
-        inputs = set(map(str, needs(table)))
+        inputs = set(map(str, plan().files(table)))
         parts = limits.LIMITS if "efforts" in EXPERIMENTS[table].needs else ()
-        beside = at_hand.solved_beside(layout, variants_of(table), shown_sizes(table), inputs, parts)
+        beside = at_hand.solved_beside(layout, plan().variants(table), plan().shown_sizes(table), inputs, parts)
         spec |= {"solved": beside} if beside else {}
     return jobs.canonical(spec)
 
 
 def figure_spec(figure):
-    return jobs.canonical(jobs.figure_spec(study, figure, listed_runs(figure)))
+    return jobs.canonical(jobs.figure_spec(study, figure, plan().runs(figure)))
 
 
 def report_spec(wildcards):
-    return jobs.canonical(jobs.report_spec(study, reported()))
+    return jobs.canonical(jobs.report_spec(study, experiments.reported(study)))
 
 
 # Single settings, as command lines want them
@@ -435,7 +327,7 @@ def only_variants():
 
 def only_tables(name):
     """Option of the command for a table that is computed from others; none for the rest."""
-    read = other_tables(name) if "tables" in EXPERIMENTS[name].needs else []
+    read = experiments.other_tables(study, name) if "tables" in EXPERIMENTS[name].needs else []
     return ["--compared", *read] if read else []
 
 

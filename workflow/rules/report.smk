@@ -12,7 +12,7 @@ rule write_report:
     threads: 1
     params:
         spec=report_spec,
-        names=reported(),
+        names=experiments.reported(study),
         results=results_root,
         scale=study.scale,
     shell:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from polarvrp.catalog.backbones import BACKBONES, grid_backbones
-from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations, grid_of, main_tables, sweep_of
+from polarvrp.catalog.experiments import EXPERIMENTS, Experiment, ablations, grid_of, main_tables, sweep_of, tables
 from polarvrp.catalog.methods import method_of
 from polarvrp.catalog.paradigms import PARADIGMS
 from polarvrp.catalog.records import resolve
@@ -164,6 +164,16 @@ def ablation_runs(study: StudyConfig) -> list[RunSpec]:
 def every_run(study: StudyConfig) -> list[RunSpec]:
     """Every run of the study and of the paper's grids and sweeps, each once."""
     return _distinct((*study_runs(study), *ablation_runs(study)))
+
+
+def other_tables(study: StudyConfig, name: str) -> list[str]:
+    """Tables of the study beside one, which that one may be computed from."""
+    return [other for other in study.experiments if other != name]
+
+
+def reported(study: StudyConfig) -> list[str]:
+    """Experiments of the report: the study's tables, and all that are figures alone."""
+    return [name for name in EXPERIMENTS if name in study.experiments or name not in tables()]
 
 
 def asked_runs(study: StudyConfig, targets: Collection[str]) -> set[RunSpec]:

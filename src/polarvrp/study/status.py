@@ -14,9 +14,10 @@ from typing import Any, Literal, get_args
 from polarvrp.config.study import StudyConfig
 from polarvrp.outputs import stated_subject
 from polarvrp.study.at_hand import trained_runs
-from polarvrp.study.inventory import Job, inventory
+from polarvrp.study.inventory import inventory
 from polarvrp.study.layout import Layout
 from polarvrp.study.metadata import recorded
+from polarvrp.study.needs import Job
 from polarvrp.study.runs import RunSpec, parse_run
 from polarvrp.study.specs import fingerprint, parse_train_spec, train_spec
 
