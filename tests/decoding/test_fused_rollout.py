@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from polarvrp.model.policy import Policy
 from polarvrp.problem.instances import Instances
 
 pytest.importorskip("triton")
+
+import triton.language as tl
+from triton.runtime import interpreter
 
 from helpers.instances import mixed, sample
 from helpers.model_samples import policy_of, shaken
@@ -325,6 +329,36 @@ def test_tours_that_cannot_serve_everyone_are_counted(variant: str) -> None:
     assert int(tours.unserved) == 3
     assert tours.cost.isfinite().tolist() == [[True] * 3, [False] * 3]
     assert ((tours.actions >= 0) & (tours.actions < instances.num_nodes)).all()
+
+
+def maximum_as_compiled(self: Any, input: Any) -> tuple[Any, Any]:
+    """Compiled kernels compare two numbers at a time, and take the second where one of them is not a number."""
+    values = input.handle.data
+    largest, place = values[:, 0], np.zeros(len(values), np.int32)
+    for index in range(1, values.shape[1]):
+        kept = largest >= values[:, index]
+        largest, place = np.where(kept, largest, values[:, index]), np.where(kept, place, index)
+    return self.to_tensor(largest, input.dtype), self.to_tensor(place, tl.int32)
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # the interpreter's maximum of scores
+def test_tours_of_a_network_that_diverged_stay_within_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that do not exist would leave a GPU unusable once the decisions are scored."""
+    policy, environment = network(), Environment(mixed(["CVRP", "OVRPBLTW"], 5, count=1))
+    unknown = torch.full_like(embeddings_of(policy, environment.instances), torch.nan)
+    starts = with_greedy_row(multi_start(environment))
+    whole = interpreter.ReduceOps.min_max
+
+    def maximum(self: Any, input: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        if idx_reduce_op is None:
+            return whole(self, input, val_reduce_op)
+        return maximum_as_compiled(self, input)
+
+    monkeypatch.setattr(interpreter.ReduceOps, "min_max", maximum)
+    tours = fused_rollout(policy, unknown, environment, starts, sampler(1), greedy_last=True, record_length=640)
+    replayed = replay_actions(environment, tours.actions, num_free=1)
+    assert replayed.legal.all()
+    assert tours.log_likelihood.isnan().all()
 
 
 def test_networks_that_the_kernels_do_not_serve() -> None:

@@ -283,9 +283,13 @@ def uniform(seed, place, row, step):
 
 @triton.jit
 def chosen(logits, moves, greedy, numbers, nodes, sampled: tl.constexpr):
-    """Node that each row takes and its log-probability; the first depot where nothing is legal."""
+    """Node that each row takes and its log-probability; the first depot where nothing is legal.
+
+    Logits that are not numbers come first, so that the node is legal and the log-probability is not a number.
+    """
     node_block: tl.constexpr = nodes.shape[0]
-    largest, action = tl.max(logits, 1, return_indices=True)
+    # A compiled maximum beside what is not a number may be any node, one that does not exist too.
+    largest, action = tl.max(tl.where(logits < float("inf"), logits, float("inf")), 1, return_indices=True)
     shares = tl.exp(logits - largest[:, None])
     if sampled:
         cumulative = tl.cumsum(shares, 1)
