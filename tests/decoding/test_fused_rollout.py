@@ -361,6 +361,18 @@ def test_tours_of_a_network_that_diverged_stay_within_the_instance(monkeypatch: 
     assert tours.log_likelihood.isnan().all()
 
 
+def test_limits_need_not_lie_side_by_side() -> None:
+    policy, instances = network(state="remaining"), mixed(["VRPL", "OVRPL"], 5, count=1)
+    wanted = instances.distance_limit[:1].clone()
+    embeddings = embeddings_of(policy, instances)
+
+    def likelihood(limit: Tensor) -> Tensor:
+        environment = Environment(dataclasses.replace(instances, distance_limit=limit))
+        return fused_rollout(policy, embeddings, environment, multi_start(environment)).log_likelihood
+
+    assert torch.equal(likelihood(wanted.expand(2)), likelihood(wanted.repeat(2)))
+
+
 def test_networks_that_the_kernels_do_not_serve() -> None:
     assert supports(network(), 128) is None
     assert "up to 128 nodes" in supports(network(), 129)

@@ -296,7 +296,7 @@ def _problem(environment: Environment) -> Problem:
         loads=padded(constants.linehaul[:, 0], constants.backhaul[:, 0]),
         times=padded(constants.earliest[:, 0], constants.service[:, 0]).to(torch.float32),
         bounds=torch.stack((last_arrival, longest_way), dim=2).to(torch.float32),
-        limit=environment.instances.distance_limit.to(torch.float32),
+        limit=environment.instances.distance_limit.to(torch.float32).contiguous(),
         rules=torch.cat((constants.capacity, *flags), dim=1).contiguous(),
     )
 
