@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from polarvrp.decoding import graphs
 from polarvrp.decoding.graphs import CapturedCall, CaptureError
 
 
@@ -38,6 +39,7 @@ def stand_in_for_a_card(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., 
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: "default")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda _: None)
     monkeypatch.setattr(torch.cuda, "graph", capture)
+    monkeypatch.setattr(graphs, "_side_stream", lambda device: f"side of {device}")
 
 
 def test_captured_calls_and_their_memory_go_with_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,3 +104,18 @@ def test_a_broken_capture_leaves_its_caller_on_the_stream_it_came_on(monkeypatch
     with pytest.raises(CaptureError):
         CapturedCall(Owner().run, torch.device("cuda"))
     assert current == ["default", "its own", "default"]
+
+
+def test_each_card_is_captured_on_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a stream of another card nothing would be captured, and replays would change nothing."""
+    streams = []
+
+    def capture(graph: Graph, pool: Any, stream: Any) -> Any:
+        streams.append(stream)
+        return nullcontext()
+
+    stand_in_for_a_card(monkeypatch, capture)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "default")
+    for number in (0, 1):
+        CapturedCall(Owner().run, torch.device("cuda", number))
+    assert streams == ["side of cuda:0", "side of cuda:1"]

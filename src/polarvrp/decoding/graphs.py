@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -46,7 +47,7 @@ class CapturedCall(Generic[Result]):
             self._graph = torch.cuda.CUDAGraph()
             for generator in generators:
                 self._graph.register_generator_state(generator)
-            own = None if stream == torch.cuda.default_stream(device) else stream  # the default one cannot capture
+            own = _side_stream(device) if stream == torch.cuda.default_stream(device) else stream
             reason = ""
             try:
                 with torch.cuda.graph(self._graph, pool=pool, stream=own):
@@ -66,6 +67,12 @@ class CapturedCall(Generic[Result]):
         assert self._graph is not None
         self._graph.replay()
         return self._result
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """For captures from the default stream, which cannot capture; torch's own is one of the first device that did."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def detached_copy(tree: Result) -> Result:
