@@ -39,6 +39,10 @@ def stand_in_for_a_card(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., 
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: "default")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda _: None)
     monkeypatch.setattr(torch.cuda, "graph", capture)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "new pool")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *_: None)
+    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda *_: None)
     monkeypatch.setattr(graphs, "_side_stream", lambda device: f"side of {device}")
 
 
@@ -86,6 +90,26 @@ def test_a_capture_says_what_went_wrong_first(monkeypatch: pytest.MonkeyPatch) -
         CapturedCall(fail, torch.device("cuda"))
     with pytest.raises(CaptureError, match=r"^CUDA error: operation failed due to a previous error during capture$"):
         CapturedCall(Owner().run, torch.device("cuda"))
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_broken_capture_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
+    """Torch does where the end of the capture succeeds; else nothing of the pool would be free for a second attempt."""
+    done = []
+
+    def end(device: int, pool: Any) -> None:
+        if ended:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        done.append(("ended", device, pool))
+
+    stand_in_for_a_card(monkeypatch, broken_at_its_end)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end)
+    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda device, pool: done.append(("released", device, pool)))
+    for pool in (None, "shared pool"):
+        with pytest.raises(CaptureError):
+            CapturedCall(Owner().run, torch.device("cuda", 0), pool=pool)
+    wanted = [(what, 0, pool) for pool in ("new pool", "shared pool") for what in ("ended", "released")]
+    assert done == ([] if ended else wanted)
 
 
 def test_a_broken_capture_leaves_its_caller_on_the_stream_it_came_on(monkeypatch: pytest.MonkeyPatch) -> None:

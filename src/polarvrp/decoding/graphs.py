@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -48,6 +49,7 @@ class CapturedCall(Generic[Result]):
             for generator in generators:
                 self._graph.register_generator_state(generator)
             own = _side_stream(device) if stream == torch.cuda.default_stream(device) else stream
+            pool = torch.cuda.graph_pool_handle() if pool is None else pool
             reason = ""
             try:
                 with torch.cuda.graph(self._graph, pool=pool, stream=own):
@@ -58,6 +60,7 @@ class CapturedCall(Generic[Result]):
                         raise
             except Exception as error:  # of the function, of the driver, or of the allocator
                 torch.cuda.set_stream(stream)  # torch stays on the one of the capture where its end fails too
+                _let_go(pool)
                 raise CaptureError(reason or str(error)) from error
 
     def __call__(self) -> Result:
@@ -73,6 +76,14 @@ class CapturedCall(Generic[Result]):
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
     """For captures from the default stream, which cannot capture; torch's own is one of the first device that did."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _let_go(pool: Any) -> None:
+    """Free the memory of a broken capture, whose pool torch keeps for good where the end of the capture fails."""
+    device = torch.cuda.current_device()
+    with suppress(RuntimeError):  # the capture itself had ended, and the function alone failed
+        torch._C._cuda_endAllocateToPool(device, pool)
+        torch._C._cuda_releasePool(device, pool)
 
 
 def detached_copy(tree: Result) -> Result:
