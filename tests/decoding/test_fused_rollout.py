@@ -356,8 +356,7 @@ def test_tours_of_a_network_that_diverged_stay_within_the_instance(monkeypatch: 
 
     monkeypatch.setattr(interpreter.ReduceOps, "min_max", maximum)
     tours = fused_rollout(policy, unknown, environment, starts, sampler(1), greedy_last=True, record_length=640)
-    replayed = replay_actions(environment, tours.actions, num_free=1)
-    assert replayed.legal.all()
+    assert ((tours.actions >= 0) & (tours.actions < environment.instances.num_nodes)).all()
     assert tours.log_likelihood.isnan().all()
 
 

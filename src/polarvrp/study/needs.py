@@ -178,7 +178,7 @@ def _masked_flags(plan: Plan, name: str) -> list[Job]:
 def _solvers(plan: Plan, name: str) -> list[Job]:
     """Solutions that a table shows and that no gap needs, where they are made anyway."""
     published = {size.num_customers for size in plan.study.sizes}.difference(plan.study.solved_sizes)
-    shown = published.intersection(plan.shown_sizes(name)) if plan.all_are_solved else ()
+    shown = published.intersection(plan.shown_sizes(name)) if plan.all_are_solved else set()
     return plan.references(plan.variants(name), sorted(shown))
 
 

@@ -283,13 +283,11 @@ def uniform(seed, place, row, step):
 
 @triton.jit
 def chosen(logits, moves, greedy, numbers, nodes, sampled: tl.constexpr):
-    """Node that each row takes and its log-probability; the first depot where nothing is legal.
-
-    Logits that are not numbers come first, so that the node is legal and the log-probability is not a number.
-    """
+    """Node that each row takes and its log-probability; the first depot where nothing is legal."""
     node_block: tl.constexpr = nodes.shape[0]
-    # A compiled maximum beside what is not a number may be any node, one that does not exist too.
-    largest, action = tl.max(tl.where(logits < float("inf"), logits, float("inf")), 1, return_indices=True)
+    largest, action = tl.max(logits, 1, return_indices=True)
+    # A compiled maximum beside logits that are not numbers may be any node's, that of one which does not exist too.
+    action = tl.where(largest > EXCLUDED, action, 0)
     shares = tl.exp(logits - largest[:, None])
     if sampled:
         cumulative = tl.cumsum(shares, 1)
