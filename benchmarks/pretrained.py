@@ -2,9 +2,9 @@
 
     python benchmarks/pretrained.py --output docs/pretrained.png
 
-Each training goes on from the weights of the one before it. The histories of the two that ship lie beside their
-weights, that of the first one at n = 50 in ``benchmarks/pretrained.parquet``; that of the very first, 110,000 instances
-at n = 20, was not kept. Prints a row for each training.
+The histories of the two trainings that ship lie beside their weights, those of two that shipped before in
+``benchmarks/pretrained.parquet``; that of the very first, 110,000 instances at n = 20, was not kept. Prints a row for
+each training.
 """
 
 import argparse
@@ -15,15 +15,20 @@ from matplotlib.figure import Figure
 
 from polarvrp.study.shipped import SHIPPED
 
-BEFORE = 110_000
-"""Instances of the very first training."""
-
-TRAININGS = {
-    "polarnet-ple-polar-n20-s1, ships": SHIPPED / "pretrained-n20" / "history.parquet",
-    "polarnet-ple-polar-n50-s0": Path(__file__).with_name("pretrained.parquet"),
-    "polarnet-ple-polar-n50-s1, ships": SHIPPED / "pretrained-n50" / "history.parquet",
+FIRST = "polarnet-ple-polar-n20-s0"
+GOES_ON_FROM = {
+    "polarnet-ple-polar-n20-s1": FIRST,
+    "polarnet-ple-polar-n20-s2": "polarnet-ple-polar-n20-s1",
+    "polarnet-ple-polar-n50-s0": "polarnet-ple-polar-n20-s1",
+    "polarnet-ple-polar-n50-s1": "polarnet-ple-polar-n50-s0",
 }
-"""Histories, in their order."""
+"""Whose weights each training began with."""
+
+INSTANCES = {FIRST: 110_000.0}
+"""Of the very first training."""
+
+EARLIER = Path(__file__).with_name("pretrained.parquet")
+SHIP = {"polarnet-ple-polar-n20-s2": "pretrained-n20", "polarnet-ple-polar-n50-s1": "pretrained-n50"}
 
 
 def main() -> None:
@@ -39,13 +44,16 @@ def main() -> None:
 
 
 def histories() -> pd.DataFrame:
-    """Epochs of all trainings, with ``instances`` since the very first one and ``trained_s`` of their own steps."""
-    tables, seen = [], float(BEFORE)
-    for training, path in TRAININGS.items():
-        rows = pd.read_parquet(path).sort_values("epoch")
-        instances = seen + (rows["seconds"] * rows["instances_per_second"]).cumsum()
-        tables.append(rows.assign(training=training, instances=instances, trained_s=rows["seconds"].cumsum()))
-        seen = float(instances.iloc[-1])
+    """Epochs of all trainings, with ``instances`` that the weights have seen and ``trained_s`` of their own steps."""
+    earlier, tables, seen = pd.read_parquet(EARLIER), [], dict(INSTANCES)
+    for training, before in GOES_ON_FROM.items():
+        ships = SHIP.get(training)
+        history = SHIPPED / ships / "history.parquet" if ships else None
+        rows = pd.read_parquet(history) if history else earlier[earlier["training"] == training]
+        instances = seen[before] + (rows["seconds"] * rows["instances_per_second"]).cumsum()
+        label = f"{training}, ships" if ships else training
+        tables.append(rows.assign(training=label, instances=instances, trained_s=rows["seconds"].cumsum()))
+        seen[training] = float(instances.iloc[-1])
     return pd.concat(tables, ignore_index=True)
 
 
