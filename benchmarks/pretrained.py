@@ -15,20 +15,18 @@ from matplotlib.figure import Figure
 
 from polarvrp.study.shipped import SHIPPED
 
-FIRST = "polarnet-ple-polar-n20-s0"
 GOES_ON_FROM = {
-    "polarnet-ple-polar-n20-s1": FIRST,
+    "polarnet-ple-polar-n20-s1": "polarnet-ple-polar-n20-s0",
     "polarnet-ple-polar-n20-s2": "polarnet-ple-polar-n20-s1",
     "polarnet-ple-polar-n50-s0": "polarnet-ple-polar-n20-s1",
     "polarnet-ple-polar-n50-s1": "polarnet-ple-polar-n50-s0",
 }
 """Whose weights each training began with."""
 
-INSTANCES = {FIRST: 110_000.0}
-"""Of the very first training."""
-
+INSTANCES_OF_THE_FIRST = {"polarnet-ple-polar-n20-s0": 110_000.0}
 EARLIER = Path(__file__).with_name("pretrained.parquet")
 SHIP = {"polarnet-ple-polar-n20-s2": "pretrained-n20", "polarnet-ple-polar-n50-s1": "pretrained-n50"}
+"""Models that ship, by the training that they come from."""
 
 
 def main() -> None:
@@ -45,13 +43,13 @@ def main() -> None:
 
 def histories() -> pd.DataFrame:
     """Epochs of all trainings, with ``instances`` that the weights have seen and ``trained_s`` of their own steps."""
-    earlier, tables, seen = pd.read_parquet(EARLIER), [], dict(INSTANCES)
+    known = dict(tuple(pd.read_parquet(EARLIER).groupby("training")))
+    known |= {training: pd.read_parquet(SHIPPED / model / "history.parquet") for training, model in SHIP.items()}
+    tables, seen = [], dict(INSTANCES_OF_THE_FIRST)
     for training, before in GOES_ON_FROM.items():
-        ships = SHIP.get(training)
-        history = SHIPPED / ships / "history.parquet" if ships else None
-        rows = pd.read_parquet(history) if history else earlier[earlier["training"] == training]
+        rows = known[training]
         instances = seen[before] + (rows["seconds"] * rows["instances_per_second"]).cumsum()
-        label = f"{training}, ships" if ships else training
+        label = f"{training}, ships" if training in SHIP else training
         tables.append(rows.assign(training=label, instances=instances, trained_s=rows["seconds"].cumsum()))
         seen[training] = float(instances.iloc[-1])
     return pd.concat(tables, ignore_index=True)
